@@ -1,0 +1,1 @@
+"""manyview: image representations learnt by contrasting many views and many positives."""

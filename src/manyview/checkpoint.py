@@ -1,0 +1,61 @@
+"""One state dict per checkpoint, written aside, synced and renamed: what stands under its name is always whole."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from manyview.errors import UserError
+
+__all__ = ["latest", "load", "save"]
+
+
+def save(directory: Path, step: int, state: dict[str, Any], *, keep: int) -> Path:
+    """Writes step-XXXXXXXX.pt, points `latest.pt` at it, and only then removes all but the newest `keep`."""
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / f"step-{step:08d}.pt"
+    aside = directory / f".{path.name}.{os.getpid()}"
+    try:
+        with open(aside, "wb") as file:
+            torch.save(state, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+    finally:
+        aside.unlink(missing_ok=True)
+    link = directory / f".latest.{os.getpid()}"
+    link.unlink(missing_ok=True)
+    link.symlink_to(path.name)
+    os.replace(link, directory / "latest.pt")
+    _sync(directory)
+    for old in sorted(directory.glob("step-*.pt"))[:-keep]:
+        if old != path:
+            old.unlink()
+    return path
+
+
+def latest(directory: Path) -> Path:
+    """The newest checkpoint; `latest.pt` is the same one, by a name that scripts can rely on."""
+    paths = sorted(directory.glob("step-*.pt"))
+    if not paths:
+        raise UserError(f"{directory} holds no checkpoint: start the run with `manyview pretrain`")
+    return paths[-1]
+
+
+def load(path: Path) -> dict[str, Any]:
+    try:
+        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises many kinds for a damaged file; the user needs its name
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise UserError(f"checkpoint {path} cannot be read ({reason}): remove it and resume from an older one") from error
+    return state
+
+
+def _sync(directory: Path) -> None:
+    """Makes the renames themselves durable."""
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

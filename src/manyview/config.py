@@ -1,0 +1,105 @@
+"""What a run is: groups of settings. The command line turns each field into a flag and the text below it into help."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, Literal, TypeVar
+
+from manyview.encoders import EncoderConfig
+
+__all__ = ["Config", "DataConfig", "OptimConfig", "RunConfig", "ViewConfig"]
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Where the run is kept and how it is watched."""
+
+    out: Path
+    """Run directory; must be new or empty (an interrupted run goes on with `manyview resume OUT`)."""
+    preset: Literal["auto", "small", "paper"] = "auto"
+    """Defaults of everything that is not a method's own: `paper` is the papers' set-up (ResNet-50, 224 px); `small` is
+    for images of at most 64 px (encoder `tiny`, queue at most half the set, momentum 0.99); `auto` looks at the images."""
+    config: Path | None = None
+    """TOML or JSON file of flags (lr = 0.1, queue-size = 4096 …); a run's config.json is one. Flags override it."""
+    seed: int = 0
+    """Decides initial weights, order and views; the same seed gives the same run."""
+    device: str = "auto"
+    """cpu, cuda, cuda:1, mps …; `auto` takes a GPU where there is one."""
+    checkpoint_every: int = 1000
+    """Optimizer steps between checkpoints; the state before the first step and after the last is saved too."""
+    keep: int = 3
+    """How many of the newest checkpoints stay on disk."""
+    log_every: int = 50
+    """Steps between printed lines when the output is not a terminal."""
+    knn_every: int = 0
+    """Epochs between kNN evaluations during the training (labelled data only); 0 for none."""
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Where the samples come from."""
+
+    data: str
+    """`scenes` (embedded), a folder of images, a .tar of images, a packed file, or cifar10:DIR, cifar100:DIR, stl10:DIR,
+    imagenet:DIR, imagenet100:DIR."""
+    unlabelled: bool = False
+    """Do not read the first directory level of a folder or tar as labels."""
+    workers: int = 0
+    """Processes that read and decode; 0 reads in the main process, right for small packed sets."""
+
+
+@dataclass(frozen=True)
+class ViewConfig:
+    """How a sample becomes views."""
+
+    augment: str = "moco-v2"
+    """Recipe of the views: moco-v1, moco-v2, simclr, cifar, cifar100 or stl10."""
+    image_size: int = 224
+    """Side of the views in pixels."""
+
+
+@dataclass(frozen=True)
+class OptimConfig:
+    """How the weights are fitted."""
+
+    batch_size: int = 256
+    """Samples per optimizer step, over all devices together."""
+    epochs: int = 200
+    """Passes over the data."""
+    max_steps: int | None = None
+    """Optimizer steps instead of epochs; also the horizon of all schedules."""
+    optimizer: Literal["sgd", "adamw", "lars"] = "sgd"
+    """Update rule; `lars` and `adamw` spare biases and norms the weight decay, `sgd` decays all, as MoCo does."""
+    lr: float = 0.03
+    """Peak learning rate, before `lr-rule`."""
+    lr_rule: Literal["none", "linear", "sqrt"] = "none"
+    """Scale lr by batch/256 (`linear`) or its root (`sqrt`)."""
+    schedule: Literal["cosine", "step", "constant"] = "cosine"
+    """Course of the learning rate after the warm-up."""
+    milestones: tuple[float, ...] = (0.6, 0.8)
+    """For `step`: where the rate falls tenfold, as shares of the run."""
+    warmup_epochs: float = 0.0
+    """Epochs of linear warm-up from 0."""
+    weight_decay: float = 1e-4
+    """L2 penalty (decoupled in `adamw`)."""
+    sgd_momentum: float = 0.9
+    """Momentum of `sgd` and `lars`."""
+    clip_grad: float | None = None
+    """Largest norm of the gradient."""
+
+
+MethodConfig = TypeVar("MethodConfig")
+
+
+@dataclass(frozen=True)
+class Config(Generic[MethodConfig]):
+    """Everything that decides a run."""
+
+    method: MethodConfig
+    run: RunConfig
+    data: DataConfig
+    views: ViewConfig = field(default_factory=ViewConfig)
+    encoder: EncoderConfig = field(default_factory=EncoderConfig)
+    optim: OptimConfig = field(default_factory=OptimConfig)
+
+
+AnyConfig = Config[Any]

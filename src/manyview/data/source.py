@@ -1,0 +1,198 @@
+"""What a set of images is to the rest of the library, and the few things that every set shares."""
+
+import hashlib
+import os
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from manyview.errors import UserError
+
+__all__ = [
+    "Arrays",
+    "Names",
+    "NoTestSplit",
+    "Source",
+    "Subset",
+    "Unreadable",
+    "check_unreadable",
+    "digest",
+    "holdout",
+    "note",
+]
+
+UNREADABLE_SHARE = 0.05
+_HOLDOUT_TAG = b"manyview holdout"
+
+
+class Unreadable(Exception):
+    """One image cannot be read; the message says why."""
+
+
+class NoTestSplit(UserError):
+    """The source has no test split: the caller may hold a part of it out instead."""
+
+
+class Source(ABC):
+    """A numbered set of images, with labels where they are known."""
+
+    name: str  # as shown to the user
+    labels: Tensor | None = None  # (n,) int64
+    classes: tuple[str, ...] = ()
+    size: tuple[int, int] | None  # (height, width) when all images have one size
+    fingerprint: str  # changes when the listing changes
+    resident: bool = True  # images are at hand as arrays, not to be decoded from files
+    unreadable: tuple[tuple[str, str], ...] = ()  # (id, reason) of the broken images known so far
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def id(self, index: int) -> str:
+        """The stable name of a sample."""
+
+    @abstractmethod
+    def read(self, index: int) -> Tensor:
+        """(3, H, W) uint8; raises `Unreadable`."""
+
+    def batch(self, index: Tensor) -> Tensor:
+        """(N,) -> (N, 3, H, W) uint8, for sources of one size."""
+        return torch.stack([self.read(i) for i in index.tolist()])
+
+    @property
+    def median_side(self) -> int:
+        """The shorter side of a typical image: small and large images want different set-ups."""
+        if self.size is None:
+            raise NotImplementedError(f"{type(self).__name__} has images of several sizes and must say median_side itself")
+        return min(self.size)
+
+    @property
+    def cache_key(self) -> str:
+        """Changes whenever the pixels may have: what a cached copy of the images is filed under."""
+        return self.fingerprint
+
+    def describe(self) -> dict[str, Any]:
+        """What a run's configuration records of its data."""
+        return {
+            "name": self.name,
+            "samples": len(self),
+            "size": None if self.size is None else list(self.size),
+            "fingerprint": self.fingerprint,
+            "classes": list(self.classes),
+        }
+
+
+class Arrays(Source):
+    """A source whose images are one (n, 3, H, W) uint8 tensor, in memory or memory-mapped."""
+
+    images: Tensor
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def id(self, index: int) -> str:
+        return str(index)
+
+    def read(self, index: int) -> Tensor:
+        return self.images[index]
+
+    def batch(self, index: Tensor) -> Tensor:
+        return self.images[index]
+
+
+class Subset(Source):
+    """Some samples of a source, in the given order. `indices` (n,) int64."""
+
+    def __init__(self, source: Source, indices: Tensor) -> None:
+        self.source = source
+        self.indices = indices
+        self.name = source.name
+        self.labels = None if source.labels is None else source.labels[indices]
+        self.classes = source.classes
+        self.size = source.size
+        self.resident = source.resident
+        self.unreadable = source.unreadable
+        self.fingerprint = digest(source.fingerprint.encode(), indices.numpy().tobytes())
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def id(self, index: int) -> str:
+        return self.source.id(int(self.indices[index]))
+
+    def read(self, index: int) -> Tensor:
+        return self.source.read(int(self.indices[index]))
+
+    def batch(self, index: Tensor) -> Tensor:
+        return self.source.batch(self.indices[index])
+
+    @property
+    def median_side(self) -> int:
+        return self.source.median_side
+
+    @property
+    def cache_key(self) -> str:
+        return digest(self.source.cache_key.encode(), self.indices.numpy().tobytes())
+
+
+class Names:
+    """Many names in one array of bytes.
+
+    A list of a million strings would be copied page by page into every forked worker as its reference counts are touched.
+    """
+
+    def __init__(self, blob: bytes) -> None:
+        """`blob` holds the names one after the other, each ended by a zero byte."""
+        self.blob = blob
+        self._ends = np.flatnonzero(np.frombuffer(blob, dtype=np.uint8) == 0)
+
+    @classmethod
+    def of(cls, names: Iterable[bytes]) -> "Names":
+        return cls(b"".join(name + b"\0" for name in names))
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def raw(self, index: int) -> bytes:
+        index = range(len(self))[index]
+        return self.blob[self._ends[index - 1] + 1 if index else 0 : self._ends[index]]
+
+    def __getitem__(self, index: int) -> str:
+        """Printable also when the file system's bytes are not UTF-8."""
+        return self.raw(index).decode("utf-8", "backslashreplace")
+
+
+def digest(*parts: bytes) -> str:
+    """16 hexadecimal digits that depend on every byte of the parts and on where one ends."""
+    state = hashlib.blake2b(digest_size=8)
+    for part in parts:
+        state.update(len(part).to_bytes(8, "little") + part)
+    return state.hexdigest()
+
+
+def holdout(source: Source, fraction: float = 0.2) -> tuple[Subset, Subset]:
+    """(the rest, about `fraction` held out): decided by each sample's id alone, so other samples may come and go."""
+    hashes = [hashlib.blake2b(source.id(i).encode(), digest_size=8, key=_HOLDOUT_TAG).digest() for i in range(len(source))]
+    held_out = torch.tensor([int.from_bytes(h, "little") < fraction * 2**64 for h in hashes])
+    if held_out.all() or not held_out.any():
+        raise UserError(f"'{source.name}' has too few samples ({len(source)}) to hold {fraction:.0%} out: use --test-data")
+    return Subset(source, torch.nonzero(~held_out).flatten()), Subset(source, torch.nonzero(held_out).flatten())
+
+
+def check_unreadable(count: int, total: int, listing: str | os.PathLike[str]) -> None:
+    """Too many broken images mean a broken set, and training on the rest would hide it. `listing` names them."""
+    if count > UNREADABLE_SHARE * total:
+        raise UserError(
+            f"{count:,} of {total:,} images cannot be read, more than {UNREADABLE_SHARE:.0%}: "
+            f"repair or remove them (see {os.fspath(listing)})"
+        )
+
+
+def note(message: str) -> None:
+    """One line for the user, beside the output proper."""
+    print(message, file=sys.stderr, flush=True)

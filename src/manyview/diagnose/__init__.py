@@ -1,0 +1,24 @@
+"""What embeddings look like: numbers (pure functions) and plots."""
+
+from manyview.diagnose.embeddings import (
+    alignment,
+    different_similarity,
+    effective_rank,
+    nearest,
+    positive_similarity,
+    separation,
+    uniformity,
+)
+from manyview.diagnose.plots import line_plot, similarity_plot
+
+__all__ = [
+    "alignment",
+    "different_similarity",
+    "effective_rank",
+    "line_plot",
+    "nearest",
+    "positive_similarity",
+    "separation",
+    "similarity_plot",
+    "uniformity",
+]

@@ -1,0 +1,109 @@
+"""Weighted k-nearest-neighbour classification: no training, no choice to make, hence the first look at an encoder."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from manyview.errors import UserError
+from manyview.evaluate.features import Features, track
+from manyview.evaluate.score import Score, class_count, score
+
+__all__ = ["Knn", "class_scores", "knn", "nearest"]
+
+BANK_BLOCK = 65_536  # training samples scored at once: bounds memory for large sets
+GROUPS = 16
+
+
+@dataclass(frozen=True)
+class Knn:
+    """k nearest neighbours by cosine similarity s, each with the weight exp(s / temperature)."""
+
+    k: int = 200
+    """Neighbours that vote; at most the number of training samples."""
+    temperature: float = 0.07
+    """Small: the nearest decide; large: every neighbour counts the same."""
+
+    def __post_init__(self) -> None:
+        if self.k < 1:
+            raise UserError(f"k {self.k} leaves nobody to vote: use --k 1 or more")
+        if not self.temperature > 0:
+            raise UserError(f"temperature {self.temperature} must be positive: use --temperature 0.07")
+
+
+def knn(
+    train: Features,
+    test: Features,
+    *,
+    k: int = 200,
+    temperature: float = 0.07,
+    chunk: int = 256,
+    progress: bool = False,
+) -> Score:
+    """Accuracy on `test` of the vote of the k nearest samples of `train`."""
+    protocol = Knn(k, temperature)
+    scores = class_scores(train, test, protocol, chunk=chunk, progress=progress)
+    return score(scores, test.labels, {"k": min(k, len(train)), "temperature": temperature})
+
+
+def class_scores(
+    train: Features, test: Features, protocol: Knn, *, chunk: int = 256, progress: bool = False
+) -> Tensor:
+    """Logarithm of every class's votes for every test sample, (N, C); -inf for a class without a neighbour."""
+    classes = class_count(train.labels, test.labels)
+    bank = F.normalize(train.embeddings, dim=1)
+    queries = F.normalize(test.embeddings, dim=1).split(chunk)
+    scores = []
+    for query in track(queries, "nearest neighbours", progress=progress):
+        similarity, index = nearest(query, bank, min(protocol.k, len(bank)))
+        scores.append(_log_votes(similarity / protocol.temperature, train.labels[index], classes))
+    return torch.cat(scores)
+
+
+def _log_votes(logits: Tensor, labels: Tensor, classes: int) -> Tensor:
+    """log Σ exp(logit) over the neighbours of each class: logits and labels (N, k) -> (N, C).
+
+    Each class is shifted by its own maximum, so that no temperature lets a vote over- or underflow.
+    """
+    shape = (len(logits), classes)
+    top = logits.new_full(shape, -torch.inf).scatter_reduce(1, labels, logits, "amax")
+    votes = logits.new_zeros(shape).scatter_add(1, labels, torch.exp(logits - top.gather(1, labels)))
+    return top + votes.log()
+
+
+def nearest(query: Tensor, bank: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Similarities and row numbers of the k rows of `bank` (n, D) nearest to each `query` (N, D): (N, k) each, unsorted."""
+    best: tuple[Tensor, Tensor] | None = None
+    for start in range(0, len(bank), BANK_BLOCK):
+        block = bank[start : start + BANK_BLOCK]
+        values, index = _largest(query @ block.T, min(k, len(block)))
+        index += start
+        if best is not None:
+            values, index = torch.cat([best[0], values], 1), torch.cat([best[1], index], 1)
+            values, place = values.topk(min(k, values.shape[1]), dim=1, sorted=False)
+            index = index.gather(1, place)
+        best = values, index
+    if best is None:
+        raise ValueError("the bank is empty")
+    return best
+
+
+def _largest(rows: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k largest of each row and their columns, exactly, several times faster than `topk` on long rows.
+
+    The columns are dealt into groups of GROUPS. At least k entries reach t, the k-th largest of the groups' maxima, and
+    every entry above t sits in a group whose maximum is above t: so only the k best groups need a closer look.
+    """
+    n = rows.shape[1]
+    width = n // GROUPS
+    if width < 2 * k:
+        return rows.topk(k, dim=1, sorted=False)
+    # Column c belongs to group c % width, which makes the maximum a vectorised pass over whole stretches of memory.
+    maxima = rows[:, : width * GROUPS].unflatten(1, (GROUPS, width)).amax(1)
+    groups = maxima.topk(k, dim=1, sorted=False).indices
+    offsets = width * torch.arange(GROUPS, device=rows.device)
+    rest = torch.arange(width * GROUPS, n, device=rows.device).expand(len(rows), -1)
+    columns = torch.cat([(groups[:, None] + offsets[:, None]).flatten(1), rest], 1)
+    values, place = rows.gather(1, columns).topk(k, dim=1, sorted=False)
+    return values, columns.gather(1, place)

@@ -1,0 +1,126 @@
+"""Linear classification of cached features: multinomial logistic regression, fitted to the end with L-BFGS."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from manyview import counter
+from manyview.errors import UserError
+from manyview.evaluate.features import Features, track
+from manyview.evaluate.score import Score, class_count, score
+
+__all__ = ["Linear", "fit", "linear"]
+
+VALIDATION_TAG = 0x11EA
+# Strong to weak, so that every fit starts from a smoother neighbour's solution.
+GRID = tuple(10 ** (-exponent / 2) for exponent in range(13))
+
+
+@dataclass(frozen=True)
+class Linear:
+    """Logistic regression on cached features; the regularisation is chosen on a held-out part of the training set."""
+
+    regularisation: tuple[float, ...] = GRID
+    """Candidate L2 penalties (per sample); one value is used as it is."""
+    validation: float = 0.2
+    """Share of the training set on which the penalty is chosen; the final fit uses all of it."""
+    iterations: int = 200
+    """Largest number of L-BFGS iterations per fit."""
+
+    def __post_init__(self) -> None:
+        if not self.regularisation or min(self.regularisation) < 0:
+            raise UserError(f"regularisation {self.regularisation} must be one or more numbers of at least 0")
+        if not 0 < self.validation < 1:
+            raise UserError(f"validation {self.validation} must lie between 0 and 1: use --validation 0.2")
+
+
+def linear(
+    train: Features,
+    test: Features,
+    *,
+    regularisation: Sequence[float] = GRID,
+    validation: float = 0.2,
+    iterations: int = 200,
+    seed: int = 0,
+    progress: bool = False,
+) -> Score:
+    """Accuracy on `test` of a classifier whose penalty is chosen, and which is fitted, on `train` alone."""
+    protocol = Linear(tuple(sorted(regularisation, reverse=True)), validation, iterations)
+    # A class without training samples has no finite optimum: it is left out of the fit and never predicted.
+    present, labels = train.labels.unique(return_inverse=True)
+    mean, scale = _statistics(train.embeddings)
+    inputs = _inputs(train.embeddings, mean, scale)
+    penalty, start = _choose(inputs, labels, len(present), train.index, protocol, seed=seed, progress=progress)
+    weights = fit(inputs, labels, len(present), penalty, iterations=iterations, start=start)
+    scores = inputs.new_full((len(test), class_count(train.labels, test.labels)), -torch.inf)
+    scores[:, present] = _inputs(test.embeddings, mean, scale) @ weights
+    return score(scores, test.labels, {"regularisation": penalty})
+
+
+def _statistics(embeddings: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of the columns of (n, F); a constant column is divided by 1."""
+    deviation, mean = torch.std_mean(embeddings, 0, correction=0)
+    return mean, torch.where(deviation > 1e-6 * mean.abs().clamp(min=1e-6), deviation, 1.0)
+
+
+def _inputs(embeddings: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
+    """Standardised features with a column of ones for the bias: (n, F) -> (n, F + 1)."""
+    return F.pad((embeddings - mean) / scale, (0, 1), value=1.0)
+
+
+def _choose(
+    inputs: Tensor, labels: Tensor, classes: int, index: Tensor, protocol: Linear, *, seed: int, progress: bool
+) -> tuple[float, Tensor | None]:
+    """The penalty with the best accuracy on the held-out part (of equals the strongest), and the weights it gave there."""
+    if len(protocol.regularisation) == 1:
+        return protocol.regularisation[0], None
+    order = counter.bits(seed, VALIDATION_TAG, index).argsort().to(inputs.device)
+    held_out, rest = order.tensor_split([max(1, round(protocol.validation * len(order)))])
+    if len(rest) == 0:
+        raise UserError(f"{len(order)} training sample(s) are too few to choose a regularisation: give one value")
+    fitted, truth = inputs[rest], labels[rest]
+    weights: Tensor | None = None
+    best, best_accuracy = (protocol.regularisation[0], weights), -1.0
+    for penalty in track(protocol.regularisation, "regularisation", progress=progress):
+        weights = fit(fitted, truth, classes, penalty, iterations=protocol.iterations, start=weights)
+        accuracy = ((inputs[held_out] @ weights).argmax(1) == labels[held_out]).double().mean().item()
+        if accuracy > best_accuracy:
+            best, best_accuracy = (penalty, weights), accuracy
+    return best
+
+
+def fit(
+    inputs: Tensor,
+    labels: Tensor,
+    classes: int,
+    penalty: float,
+    *,
+    iterations: int = 200,
+    start: Tensor | None = None,
+) -> Tensor:
+    """Minimises mean cross entropy + penalty/2 ‖W‖² over W (F + 1, C); the last row, the bias, is not penalised.
+
+    inputs (n, F + 1) end with a column of ones. In scikit-learn's terms penalty = 1 / (C n).
+    """
+    weights = inputs.new_zeros(inputs.shape[1], classes) if start is None else start.clone()
+    weights.requires_grad_()
+    optimizer = torch.optim.LBFGS(
+        [weights],
+        max_iter=iterations,
+        tolerance_grad=1e-6,
+        tolerance_change=1e-10,
+        history_size=20,
+        line_search_fn="strong_wolfe",
+    )
+
+    def loss() -> Tensor:
+        optimizer.zero_grad()
+        value = F.cross_entropy(inputs @ weights, labels) + penalty / 2 * weights[:-1].square().sum()
+        value.backward()  # type: ignore[no-untyped-call]
+        return value
+
+    optimizer.step(loss)  # type: ignore[no-untyped-call]
+    return weights.detach()

@@ -1,0 +1,85 @@
+"""What happens to (step, metrics): a line in metrics.jsonl, TensorBoard, and a progress bar or plain lines."""
+
+import json
+import os
+import time
+from pathlib import Path
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from torch.utils.tensorboard import SummaryWriter
+
+__all__ = ["Log"]
+
+
+class Log:
+    """Holds every step exactly once, also after a resume: lines from `start` on are those of a lost continuation."""
+
+    def __init__(self, run: Path, console: Console, *, start: int, steps: int, every: int) -> None:
+        self.console, self.start, self.steps, self.every = console, start, steps, every
+        path = run / "metrics.jsonl"
+        _truncate(path, start)
+        self.file = open(path, "a", encoding="utf-8")  # noqa: SIM115 - closed in __exit__
+        self.board = SummaryWriter(str(run / "tensorboard"), purge_step=start)  # type: ignore[no-untyped-call]
+        self.progress = Progress(
+            TextColumn("step"),
+            MofNCompleteColumn(),
+            BarColumn(),
+            TextColumn("{task.fields[text]}"),
+            TimeElapsedColumn(),
+            TextColumn("eta"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not console.is_terminal,
+        )
+
+    def __enter__(self) -> "Log":
+        self.began = time.perf_counter()
+        self.task = self.progress.add_task("pretrain", total=self.steps, completed=self.start, text="")
+        self.progress.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.progress.stop()
+        self.flush()
+        self.file.close()
+        self.board.close()  # type: ignore[no-untyped-call]
+
+    def write(self, step: int, metrics: dict[str, float]) -> None:
+        self.file.write(json.dumps({"step": step, **metrics}) + "\n")
+        for name, value in metrics.items():
+            self.board.add_scalar(name, value, step)  # type: ignore[no-untyped-call]
+        text = (
+            f"loss {metrics['loss']:.3f}  lr {metrics['lr']:.3g}  "
+            f"{metrics['images_per_s']:.0f} images/s  waiting {metrics['wait']:.0%}"
+        )
+        if "knn" in metrics:
+            self.console.print(f"step {step + 1}: kNN accuracy {metrics['knn']:.1%}")
+        self.progress.update(self.task, completed=step + 1, text=text)
+        done = step + 1
+        if not self.console.is_terminal and (done % self.every == 0 or done == self.steps):
+            left = (time.perf_counter() - self.began) / (done - self.start) * (self.steps - done)
+            self.console.print(f"step {done}/{self.steps}  {text}  eta {left:.0f} s", soft_wrap=True)
+
+    def flush(self) -> None:
+        """On disk before a checkpoint that counts on these lines."""
+        self.file.flush()
+        os.fsync(self.file.fileno())
+
+
+def _truncate(path: Path, start: int) -> None:
+    """Keeps the lines of steps before `start`; a half-written last line can only be a later one."""
+    if not path.exists():
+        return
+    aside = path.with_name(".metrics.jsonl")
+    kept = 0
+    with open(path, encoding="utf-8") as old, open(aside, "w", encoding="utf-8") as new:
+        for line in old:
+            if kept == start:
+                break
+            new.write(line)
+            kept += 1
+        new.flush()
+        os.fsync(new.fileno())
+    os.replace(aside, path)

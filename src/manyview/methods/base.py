@@ -1,0 +1,66 @@
+"""What the loop asks of a method."""
+
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
+
+from torch import Tensor, nn
+
+from manyview.config import OptimConfig, ViewConfig
+from manyview.encoders import Encoder, EncoderConfig
+from manyview.errors import UserError
+
+__all__ = ["Method", "Paper", "ViewBatch", "check_queue"]
+
+
+class ViewBatch(NamedTuple):
+    """One batch as views, and where in the run it stands."""
+
+    views: Tensor  # (V, N, 3, h, w)
+    index: Tensor  # (N,) sample numbers
+    step: int
+    steps: int  # of the whole run
+
+    @property
+    def progress(self) -> float:
+        """Share of the run that is done after this step: 1 in the last one."""
+        return (self.step + 1) / self.steps
+
+
+@dataclass(frozen=True)
+class Paper:
+    """The set-up in which a method was published, beyond its own hyper-parameters."""
+
+    views: ViewConfig = field(default_factory=ViewConfig)
+    encoder: EncoderConfig = field(default_factory=EncoderConfig)
+    optim: OptimConfig = field(default_factory=OptimConfig)
+
+
+class Method(nn.Module):
+    """A way to learn: `step` turns a batch into {"loss": …, diagnostics…}; `after_step` follows the optimizer."""
+
+    name: ClassVar[str]
+    Config: ClassVar[type[Any]]
+    paper: ClassVar[Paper]
+
+    encoder: Encoder  # what is trained, evaluated and exported
+    views: int  # per sample
+
+    def __init__(self, config: Any, encoder: Encoder, *, samples: int, seed: int) -> None:
+        super().__init__()
+        self.config, self.encoder, self.seed = config, encoder, seed
+
+    @abstractmethod
+    def step(self, batch: ViewBatch) -> dict[str, Tensor]: ...
+
+    def after_step(self) -> None:
+        """Nothing, unless the method keeps state of its own."""
+
+
+def check_queue(size: int, samples: int) -> None:
+    """A queue longer than the set would hold a sample's own old keys as its negatives, in every step."""
+    if size > samples:
+        raise UserError(
+            f"--queue-size {size} exceeds the {samples} samples of --data, so that every sample would meet its own "
+            f"old keys as negatives: use --queue-size {max(1, samples // 2)} or less"
+        )

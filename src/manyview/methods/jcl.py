@@ -1,0 +1,47 @@
+"""JCL: infinitely many positive keys per query, through the closed-form bound on their joint loss (Algorithm 1)."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from torch import Tensor
+
+from manyview.encoders import Encoder
+from manyview.methods.base import ViewBatch
+from manyview.methods.moco_v2 import MoCoV2, MoCoV2Config
+from manyview.objectives import jcl, similarity
+
+__all__ = ["JCL", "JCLConfig"]
+
+
+@dataclass(frozen=True)
+class JCLConfig(MoCoV2Config):
+    """Joint contrastive learning with infinite possibilities (Cai et al., NeurIPS 2020)."""
+
+    keys: int = 5
+    """M′, the keys per sample from which mean and covariance are estimated (the query is not counted)."""
+    lam: float = 4.0
+    """λ, the weight of the keys' covariance: how much diversity the infinitely many positives have."""
+    lam_schedule: Literal["linear", "constant"] = "linear"
+    """λ grows linearly over the run, as the statistics say little early on, or is constant."""
+
+
+class JCL(MoCoV2):
+    name = "jcl"
+    Config = JCLConfig
+    paper = replace(MoCoV2.paper, optim=replace(MoCoV2.paper.optim, batch_size=512, lr=0.06))
+    config: JCLConfig
+
+    def __init__(self, config: JCLConfig, encoder: Encoder, *, samples: int, seed: int) -> None:
+        super().__init__(config, encoder, samples=samples, seed=seed)
+        self.views = 1 + config.keys
+
+    def step(self, batch: ViewBatch) -> dict[str, Tensor]:
+        lam = self.config.lam * (batch.progress if self.config.lam_schedule == "linear" else 1.0)
+        q = self.encoder(batch.views[0])  # (N, D)
+        k = self.keys.encode(batch.views[1:], seed=self.seed, step=batch.step)  # (N, M′, D), no gradient
+        positives = similarity(q, k)
+        negatives = self.queue.similarity(q, batch.index)
+        loss = jcl(positives, negatives, temperature=self.config.temperature, lam=lam)
+        self.fresh = k.mean(1), batch.index  # Algorithm 1 enqueues the mean keys, not normalised again
+        spread = positives.detach().var(1, correction=0).mean().sqrt()
+        return {"loss": loss, "positive": positives.detach().mean(), "spread": spread, "lam": loss.new_tensor(lam)}

@@ -1,0 +1,46 @@
+"""Vanilla multi-key contrast: the mean of the losses of M explicit query-key pairs, the plain way to many positives."""
+
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+
+from manyview.encoders import Encoder
+from manyview.methods.base import ViewBatch
+from manyview.methods.moco_v2 import MoCoV2, MoCoV2Config
+from manyview.objectives import info_nce, similarity
+
+__all__ = ["Vanilla", "VanillaConfig"]
+
+
+@dataclass(frozen=True)
+class VanillaConfig(MoCoV2Config):
+    """MoCo v2 with M keys per query (JCL, Eq. 3)."""
+
+    keys: int = 5
+    """M, the number of positive keys of each sample."""
+    all_branches: bool = False
+    """Encode the positives by the query encoder and back-propagate through all M + 1 branches."""
+
+
+class Vanilla(MoCoV2):
+    name = "vanilla"
+    Config = VanillaConfig
+    paper = replace(MoCoV2.paper, optim=replace(MoCoV2.paper.optim, batch_size=512, lr=0.06))
+    config: VanillaConfig
+
+    def __init__(self, config: VanillaConfig, encoder: Encoder, *, samples: int, seed: int) -> None:
+        super().__init__(config, encoder, samples=samples, seed=seed)
+        self.views = 1 + config.keys
+
+    def step(self, batch: ViewBatch) -> dict[str, Tensor]:
+        q = self.encoder(batch.views[0])  # (N, D)
+        if self.config.all_branches:
+            # The queue stays consistent only if its keys come from the slow encoder: one of them is encoded for it.
+            queued = self.keys.encode(batch.views[1:2], seed=self.seed, step=batch.step)
+            k = self.encoder(batch.views[1:].flatten(0, 1)).unflatten(0, (self.config.keys, -1)).transpose(0, 1)
+        else:
+            queued = k = self.keys.encode(batch.views[1:], seed=self.seed, step=batch.step)  # (N, M, D)
+        positives = similarity(q, k)
+        loss = info_nce(positives, self.queue.similarity(q, batch.index), temperature=self.config.temperature)
+        self.fresh = queued[:, 0], batch.index
+        return {"loss": loss, "positive": positives.detach().mean()}

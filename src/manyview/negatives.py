@@ -1,0 +1,87 @@
+"""Where negatives come from. A source gives `similarity(query, …) -> (N, K)`, masking (-inf) what must not be a
+negative, and takes `push(keys)` after the scoring, so that a sample is never its own negative."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from manyview import distributed
+from manyview.objectives import similarity
+
+__all__ = ["InBatch", "Queue"]
+
+
+class InBatch(nn.Module):
+    """The other samples of the batch, on all ranks: in the query's view, in the other views, or in all of them."""
+
+    def __init__(self, scope: Literal["same", "other", "all"] = "all") -> None:
+        super().__init__()
+        if scope not in ("same", "other", "all"):
+            raise ValueError(f"scope is 'same', 'other' or 'all', not {scope!r}")
+        self.scope = scope
+
+    def similarity(self, query: Tensor, views: Tensor, *, view: int) -> Tensor:
+        """`query` (N, D) is view number `view` of `views` (V, N, D); its sample's own views are masked."""
+        n, offset = len(query), distributed.rank() * len(query)
+        chosen = {
+            "same": [view],
+            "other": [v for v in range(len(views)) if v != view],
+            "all": list(range(len(views))),
+        }[self.scope]
+        pool = distributed.gather(views[chosen], dim=1)  # (V', P, D)
+        scores = similarity(query, pool.flatten(0, 1))
+        # Writing in place is safe: the product's gradient does not read its result.
+        scores.view(n, len(chosen), -1).diagonal(offset, 0, 2).fill_(-torch.inf)
+        return scores
+
+    def push(self, keys: Tensor) -> None:
+        """Nothing to keep: the batch is gone with the step."""
+
+
+class Queue(nn.Module):
+    """The last `size` keys of all ranks, oldest overwritten first; every rank holds the same ones.
+
+    `start="random"` fills it with random unit vectors as MoCo does; `"empty"` masks what was not written yet.
+    `mask_own` masks the keys that the queried sample itself left behind in an earlier epoch.
+    """
+
+    keys: Tensor
+    owner: Tensor
+    pushed: Tensor
+
+    def __init__(
+        self, size: int, dim: int, *, start: Literal["random", "empty"] = "random", mask_own: bool = False
+    ) -> None:
+        super().__init__()
+        if size < 1:
+            raise ValueError(f"a queue holds at least one key, not {size}")
+        self.start, self.mask_own = start, mask_own
+        self.register_buffer("keys", F.normalize(torch.randn(size, dim)))
+        self.register_buffer("owner", torch.full((size,), -1))  # -1: nobody's
+        self.register_buffer("pushed", torch.zeros((), dtype=torch.int64))
+
+    def similarity(self, query: Tensor, index: Tensor | None = None) -> Tensor:
+        """Scores of `query` (N, D), whose sample numbers are `index` (N,), against the queue: (N, size)."""
+        scores = similarity(query, self.keys)
+        if self.start == "empty":
+            scores[:, int(self.pushed) :] = -torch.inf
+        if self.mask_own:
+            if index is None:
+                raise ValueError("mask_own needs the sample numbers of the queries")
+            scores.masked_fill_(index[:, None] == self.owner, -torch.inf)
+        return scores
+
+    @torch.no_grad()
+    def push(self, keys: Tensor, index: Tensor | None = None) -> None:
+        """Overwrites the oldest slots by `keys` (N, D) of the samples `index` (N,), for any N."""
+        if index is None:
+            index = torch.full((len(keys),), -1, device=keys.device)
+        keys, index = distributed.gather(keys), distributed.gather(index)
+        size, n = len(self.keys), len(keys)
+        slots = (self.pushed + torch.arange(n, device=keys.device)) % size
+        last = slice(max(0, n - size), None)  # of more keys than slots the newest stay
+        self.keys[slots[last]] = keys[last].to(self.keys.dtype)
+        self.owner[slots[last]] = index[last]
+        self.pushed += n

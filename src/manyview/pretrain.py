@@ -1,0 +1,302 @@
+"""A run from its configuration to its directory: builds the parts, drives the loop, keeps what must not be lost."""
+
+import difflib
+import json
+import os
+import platform
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import timm
+import torch
+from rich.console import Console
+from rich.table import Table
+from timm.scheduler.scheduler import Scheduler
+
+import manyview
+from manyview import checkpoint
+from manyview.config import AnyConfig
+from manyview.data import Loader, Source, check_unreadable, open_source
+from manyview.encoders import build_encoder, load, random_like, save_backbone
+from manyview.errors import UserError
+from manyview.evaluate import knn_accuracy, splits
+from manyview.loggers import Log
+from manyview.methods import Method
+from manyview.report import collect, write_report
+from manyview.train import NotFinite, build_optimizer, build_schedule, train
+from manyview.views import Augment, recipe
+
+__all__ = ["Stopped", "pick_device", "pretrain", "resume"]
+
+# A resumed run may differ in these: they decide where and how fast it runs, not what it computes.
+FREE = {"out", "config", "preset", "device", "checkpoint_every", "keep", "log_every", "data", "workers"}
+
+
+class Stopped(Exception):
+    """A signal ended the run early, after a whole step and with everything saved."""
+
+    def __init__(self, number: int, message: str) -> None:
+        super().__init__(message)
+        self.number = number
+
+
+@dataclass
+class Parts:
+    """What a run computes with."""
+
+    method: Method
+    augment: Augment
+    optimizer: torch.optim.Optimizer
+    schedule: Scheduler
+    device: torch.device
+    steps: int
+    steps_per_epoch: int
+
+
+def pretrain(kind: type[Method], config: AnyConfig, source: Source, console: Console) -> Path:
+    """Starts a run in a new directory and carries it to its end."""
+    run = config.run.out
+    if run.exists() and (not run.is_dir() or any(run.iterdir())):
+        raise UserError(f"--out {run} is not empty: go on with `manyview resume {run}`, or name a new directory")
+    parts = build(kind, config, source)  # before anything is written: a wrong flag leaves nothing behind
+    run.mkdir(parents=True, exist_ok=True)
+    facts = {
+        "method": kind.name,
+        "version": manyview.__version__,
+        "preset": config.run.preset,
+        "config": plain(config),
+        "data": source.describe(),
+        "environment": environment(parts.device),
+    }
+    write_text(run / "config.json", json.dumps(facts, indent=2) + "\n")
+    announce(kind, config, source, parts, console)
+    save(run, config, parts, step=0)
+    return finish(run, config, source, parts, start=0, console=console)
+
+
+def resume(run: Path, kind: type[Method], config: AnyConfig, source: Source, console: Console) -> Path:
+    """Carries an interrupted run on, exactly where its last checkpoint left it."""
+    facts = read_facts(run)
+    if source.fingerprint != facts["data"]["fingerprint"]:
+        raise UserError(
+            f"--data {config.data.data} is not what {run} was trained on ({len(source)} samples, fingerprint "
+            f"{source.fingerprint}, against {facts['data']['samples']}, {facts['data']['fingerprint']}): "
+            "name the original data"
+        )
+    path = checkpoint.latest(run / "checkpoints")
+    state = checkpoint.load(path)
+    refuse_other(json.loads(state["config"]), plain(config), path)
+    parts = build(kind, config, source)
+    parts.method.load_state_dict(state["method"])
+    parts.optimizer.load_state_dict(state["optimizer"])
+    torch.set_rng_state(state["rng"])
+    start = int(state["step"])
+    console.print(f"resuming {run} at step {start} of {parts.steps}")
+    return finish(run, config, source, parts, start=start, console=console)
+
+
+def build(kind: type[Method], config: AnyConfig, source: Source) -> Parts:
+    if len(source) < config.optim.batch_size:
+        raise UserError(
+            f"--batch-size {config.optim.batch_size} exceeds the {len(source)} samples of --data {config.data.data}: "
+            f"use --batch-size {len(source)} or less"
+        )
+    device = pick_device(config.run.device)
+    torch.manual_seed(config.run.seed)
+    encoder = build_encoder(config.encoder, image_size=config.views.image_size)
+    method = kind(config.method, encoder, samples=len(source), seed=config.run.seed).to(device)
+    look = recipe(config.views.augment)
+    augment = Augment(look, views=method.views, size=config.views.image_size, seed=config.run.seed)
+    steps_per_epoch = len(source) // config.optim.batch_size
+    steps = config.optim.max_steps or config.optim.epochs * steps_per_epoch
+    optimizer = build_optimizer(method, config.optim)
+    schedule = build_schedule(optimizer, config.optim, steps=steps, steps_per_epoch=steps_per_epoch)
+    return Parts(method, augment, optimizer, schedule, device, steps, steps_per_epoch)
+
+
+def finish(run: Path, config: AnyConfig, source: Source, parts: Parts, *, start: int, console: Console) -> Path:
+    """Runs what is left, then writes the encoder and the report."""
+    loader = Loader(
+        source,
+        batch_size=config.optim.batch_size,
+        seed=config.run.seed,
+        start=start,
+        stop=parts.steps,
+        workers=config.data.workers,
+        crop=parts.augment.crop,
+    )
+    watched = watch_knn(config, source)
+    steps = train(
+        parts.method,
+        loader,
+        parts.augment,
+        parts.optimizer,
+        parts.schedule,
+        steps=parts.steps,
+        device=parts.device,
+        clip_grad=config.optim.clip_grad,
+    )
+    log = Log(run, console, start=start, steps=parts.steps, every=config.run.log_every)
+    with log, deferred_signals() as pending:
+        try:
+            for step, metrics in steps:
+                done = step + 1
+                metrics = {"epoch": done / parts.steps_per_epoch, **metrics}
+                if watched and done % (config.run.knn_every * parts.steps_per_epoch) == 0:
+                    metrics["knn"] = knn_accuracy(parts.method.encoder.features, *watched)
+                log.write(step, metrics)
+                note_unreadable(run, source, loader)
+                if done % config.run.checkpoint_every == 0 or done == parts.steps or pending:
+                    log.flush()
+                    save(run, config, parts, step=done)
+                if pending and done < parts.steps:
+                    raise Stopped(
+                        pending[0],
+                        f"stopped by {signal.Signals(pending[0]).name} after step {done} of {parts.steps}; everything "
+                        f"is saved: go on with `manyview resume {run}`",
+                    )
+        except NotFinite as error:
+            last = checkpoint.latest(run / "checkpoints")
+            raise UserError(
+                f"{error} (samples {error.index[:8]}{' …' if len(error.index) > 8 else ''}); the last good checkpoint is "
+                f"{last}: start anew with a lower --lr, or with --clip-grad 1"
+            ) from error
+    save_backbone(
+        run / "encoder.safetensors",
+        parts.method.encoder,
+        image_size=config.views.image_size,
+        mean=parts.augment.recipe.mean,
+        std=parts.augment.recipe.std,
+    )
+    report(run, source, parts.augment, console)
+    return run
+
+
+def report(run: Path, source: Source | None, augment: Augment | None, console: Console) -> Path:
+    """report.html, with pictures where the data is at hand."""
+    pictures = None
+    if source is not None and augment is not None and (run / "encoder.safetensors").exists():
+        encoder = load(run)
+        seed = int(read_facts(run)["config"]["run"]["seed"])
+        with console.status("drawing the report"):
+            pictures = collect(source, augment, encoder, random_like(encoder, seed))
+    return write_report(run, pictures)
+
+
+def save(run: Path, config: AnyConfig, parts: Parts, *, step: int) -> None:
+    state = {
+        "step": step,
+        "method": parts.method.state_dict(),
+        "optimizer": parts.optimizer.state_dict(),
+        "rng": torch.get_rng_state(),
+        "config": json.dumps(plain(config)),
+    }
+    checkpoint.save(run / "checkpoints", step, state, keep=config.run.keep)
+
+
+def refuse_other(saved: dict[str, Any], given: dict[str, Any], path: Path) -> None:
+    """Another configuration would quietly make another run of it."""
+    old, new = (
+        [f"{key} = {value}" for group in config.values() for key, value in group.items() if key not in FREE]
+        for config in (saved, given)
+    )
+    if old != new:
+        diff = [line for line in difflib.ndiff(old, new) if line[0] in "+-"]
+        raise UserError(
+            f"the configuration differs from the one in {path.name} (- saved, + given): {'; '.join(diff)}: "
+            "resume with the saved one, or start a new run"
+        )
+
+
+def watch_knn(config: AnyConfig, source: Source) -> tuple[Source, Source] | None:
+    if not config.run.knn_every:
+        return None
+    if source.labels is None:
+        raise UserError(f"--knn-every {config.run.knn_every} needs labels, which --data {config.data.data} has not: use 0")
+    train_set, test_set, _ = splits(config.data.data, None)
+    return train_set, test_set
+
+
+def note_unreadable(run: Path, source: Source, loader: Loader) -> None:
+    """Lists what could not be read beside the run, and stops a run on a broken set."""
+
+
+@contextmanager
+def deferred_signals() -> Iterator[list[int]]:
+    """SIGINT and SIGTERM are noted, so that the step in hand can be finished and saved."""
+    pending: list[int] = []
+    kinds = (signal.SIGINT, signal.SIGTERM)
+    before = {kind: signal.signal(kind, lambda number, _: pending.append(number)) for kind in kinds}
+    try:
+        yield pending
+    finally:
+        for kind, handler in before.items():
+            signal.signal(kind, handler)
+
+
+def pick_device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(f"--device {name} cannot be used here ({str(error).splitlines()[0]}): use cpu or auto") from error
+    return device
+
+
+def plain(config: AnyConfig) -> dict[str, Any]:
+    """The configuration as JSON holds it."""
+    result: dict[str, Any] = json.loads(json.dumps(asdict(config), default=str))
+    return result
+
+
+def read_facts(run: Path) -> dict[str, Any]:
+    path = run / "config.json"
+    try:
+        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UserError(f"{run} is no run directory (no config.json): name one that `manyview pretrain` made") from error
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} cannot be read ({error}): restore it from a backup") from error
+    return facts
+
+
+def environment(device: torch.device) -> dict[str, str | int]:
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "timm": timm.__version__,
+        "platform": platform.platform(),
+        "threads": torch.get_num_threads(),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else str(device),
+    }
+
+
+def write_text(path: Path, text: str) -> None:
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    aside.write_text(text, encoding="utf-8")
+    os.replace(aside, path)
+
+
+def announce(kind: type[Method], config: AnyConfig, source: Source, parts: Parts, console: Console) -> None:
+    """The set-up in a few lines, before the first step."""
+    count = sum(parameter.numel() for parameter in parts.method.encoder.parameters())
+    table = Table(title=f"{kind.name} on {source.name}", title_justify="left", show_header=False, box=None)
+    table.add_row("preset", f"{config.run.preset} (--preset)")
+    table.add_row("data", f"{len(source)} images, views of {config.views.image_size} px, recipe {config.views.augment}")
+    table.add_row("encoder", f"{config.encoder.backbone}, {count / 1e6:.2f} M parameters with its head, on {parts.device}")
+    settings = ", ".join(f"{key.replace('_', '-')} {value}" for key, value in asdict(config.method).items())
+    table.add_row(kind.name, settings)
+    table.add_row("fit", f"{parts.steps} steps of {config.optim.batch_size} ({parts.steps / parts.steps_per_epoch:.1f} "
+                  f"epochs), {config.optim.optimizer}, lr {config.optim.lr} {config.optim.schedule}")  # fmt: skip
+    table.add_row("run", str(config.run.out))
+    console.print(table)
+
+
+def open_for(config: AnyConfig) -> Source:
+    return open_source(config.data.data, split="pretrain", labelled=not config.data.unlabelled)

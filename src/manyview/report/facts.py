@@ -1,0 +1,145 @@
+"""What a run directory says about its run. Files may be missing or half-written: a run can be looked at while it goes on."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from manyview.errors import UserError
+
+__all__ = ["Comparison", "Facts", "Series", "read_facts"]
+
+Series = tuple[list[float], list[float]]
+"""Steps, and the values measured there."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The newest results of one protocol on one test set, by encoder ("trained", "random")."""
+
+    protocol: str
+    data: str
+    test_data: str
+    results: Mapping[str, Mapping[str, Any]]
+
+    def top1(self, encoder: str) -> float | None:
+        return number(self.results.get(encoder, {}).get("top1"))
+
+
+@dataclass(frozen=True)
+class Facts:
+    """config.json, metrics.jsonl, evaluations.json and unreadable.txt of one run."""
+
+    path: Path
+    method: str
+    version: str
+    preset: str
+    config: Mapping[str, Mapping[str, Any]]
+    data: Mapping[str, Any]
+    environment: Mapping[str, Any]
+    metrics: tuple[Mapping[str, Any], ...]  # by step, ascending
+    comparisons: tuple[Comparison, ...]
+    unreadable: tuple[tuple[str, str], ...]  # name of the sample, reason
+    finished: bool
+
+    def setting(self, group: str, name: str) -> Any:
+        """The value of a flag; None when the run does not have it."""
+        return self.config.get(group, {}).get(name)
+
+    def series(self, key: str) -> Series:
+        """Steps and values of one metric, wherever it was measured."""
+        found = [(row["step"], value) for row in self.metrics if (value := number(row.get(key))) is not None]
+        return [step for step, _ in found], [value for _, value in found]
+
+    @property
+    def diagnostics(self) -> list[str]:
+        """Names of the metrics that only the method knows."""
+        common = {"step", "epoch", "loss", "lr", "images_per_s", "wait", "knn"}
+        names = dict.fromkeys(key for row in self.metrics for key, value in row.items() if number(value) is not None)
+        return [name for name in names if name not in common]
+
+    @property
+    def seconds(self) -> float | None:
+        """Time spent in training steps, from the rate of each: interruptions do not count."""
+        rates, batch = self.series("images_per_s")[1], number(self.setting("optim", "batch_size"))
+        if batch is None or not rates:
+            return None
+        return sum(batch / rate for rate in rates if rate > 0)
+
+
+def read_facts(run: Path) -> Facts:
+    config = _config(run)
+    return Facts(
+        path=run,
+        method=str(config.get("method", "?")),
+        version=str(config.get("version", "?")),
+        preset=str(config.get("preset", "?")),
+        config={name: group for name, group in _mapping(config.get("config")).items() if isinstance(group, dict)},
+        data=_mapping(config.get("data")),
+        environment=_mapping(config.get("environment")),
+        metrics=_metrics(run / "metrics.jsonl"),
+        comparisons=_comparisons(run / "evaluations.json"),
+        unreadable=_unreadable(run / "unreadable.txt"),
+        finished=(run / "encoder.safetensors").is_file(),
+    )
+
+
+def number(value: object) -> float | None:
+    """`value` if it is a finite number: JSON may also hold NaN, text or true where a number belongs."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if is_number else None  # type: ignore[arg-type]
+
+
+def _config(run: Path) -> dict[str, Any]:
+    path = run / "config.json"
+    if not path.is_file():
+        raise UserError(f"{run} is not a run directory (it holds no config.json): give the --out of a `manyview pretrain`")
+    config = _json(path)
+    if not isinstance(config, dict):
+        raise UserError(f"{path} is not the config.json of a run: give the --out of a `manyview pretrain`")
+    return config
+
+
+def _metrics(path: Path) -> tuple[dict[str, Any], ...]:
+    """Every step once; a line that is still being written (or was cut by a crash) is left out."""
+    rows: dict[float, dict[str, Any]] = {}
+    for line in _lines(path):
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(row, dict) and (step := number(row.get("step"))) is not None:
+            rows[step] = row
+    return tuple(rows[step] for step in sorted(rows))
+
+
+def _comparisons(path: Path) -> tuple[Comparison, ...]:
+    entries = _json(path) if path.is_file() else []
+    groups: dict[tuple[str, str, str], dict[str, dict[str, Any]]] = {}
+    for entry in entries if isinstance(entries, list) else []:
+        if isinstance(entry, dict) and number(entry.get("top1")) is not None:
+            key = (str(entry.get("protocol", "?")), str(entry.get("data", "?")), str(entry.get("test_data", "?")))
+            groups.setdefault(key, {})[str(entry.get("encoder", "?"))] = entry  # the newest is last
+    return tuple(Comparison(*key, results) for key, results in groups.items())
+
+
+def _unreadable(path: Path) -> tuple[tuple[str, str], ...]:
+    parts = (line.partition("\t") for line in _lines(path) if line)
+    return tuple((name, reason) for name, _, reason in parts)
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8", errors="replace").split("\n") if path.is_file() else []
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UserError(f"{path} is damaged ({error}): restore or remove it") from error
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

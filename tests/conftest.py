@@ -1,0 +1,32 @@
+"""Two cores must hold the tests and what they start: one thread each. No test touches the user's cache."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def private_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Packed sets made by the tests live and die with them; subprocesses inherit the place."""
+    before = os.environ.get("MANYVIEW_CACHE")
+    cache = tmp_path_factory.mktemp("cache")
+    os.environ["MANYVIEW_CACHE"] = str(cache)
+    yield cache
+    if before is None:
+        del os.environ["MANYVIEW_CACHE"]
+    else:
+        os.environ["MANYVIEW_CACHE"] = before
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """Real images (cifar10/*.tar, coco-mini/), named by MANYVIEW_TEST_DATA; without them their tests are skipped."""
+    path = os.environ.get("MANYVIEW_TEST_DATA", "")
+    if not path or not Path(path).is_dir():
+        pytest.skip("MANYVIEW_TEST_DATA names no directory of real images")
+    return Path(path)
