@@ -297,10 +297,10 @@ def test_unknown_reductions_and_single_views_are_refused() -> None:
         nt_xent(torch.ones(1, 2, 3), temperature=TAU)
 
 
-def allocated(function: Callable[[], Tensor]) -> int:
-    """Bytes that the operators of a forward and backward pass allocate in all."""
+def allocated(function: Callable[[], object]) -> int:
+    """Bytes that the operators of a call allocate in all."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
-        function().backward()  # type: ignore[no-untyped-call]
+        function()
     return sum(max(0, event.self_cpu_memory_usage) for event in profile.events())
 
 
@@ -309,16 +309,11 @@ def test_jcl_allocates_less_than_a_hundredth_of_the_covariance_form() -> None:
     q = normalize(torch.randn(n, d), dim=-1).requires_grad_()
     keys, queue = normalize(torch.randn(n, m, d), dim=-1), normalize(torch.randn(k, d), dim=-1)
 
-    def ours() -> Tensor:
-        return jcl(similarity(q, keys), similarity(q, queue), temperature=TAU, lam=LAM)
+    def ours() -> None:  # forward and backward
+        jcl(similarity(q, keys), similarity(q, queue), temperature=TAU, lam=LAM).backward()  # type: ignore[no-untyped-call]
 
-    def covariance() -> Tensor:
+    def covariance() -> Tensor:  # only the matrices themselves, not what is done with them nor their gradient
         centred = keys - keys.mean(1, keepdim=True)
-        sigma = torch.einsum("nmd,nme->nde", centred, centred) / m  # (N, D, D): 4.3 GB
-        variance = torch.einsum("nd,nde,ne->n", q, sigma, q)
-        near = (q * keys.mean(1)).sum(1) / TAU
-        scores = torch.cat([(near + LAM / (2 * TAU**2) * variance)[:, None], q @ queue.T / TAU], 1)
-        return (torch.logsumexp(scores, 1) - near).mean()
+        return torch.einsum("nmd,nme->nde", centred, centred)  # (N, D, D): 4.3 GB
 
-    assert float(ours().detach()) == pytest.approx(float(covariance().detach()), rel=1e-4)
     assert allocated(ours) < 0.01 * allocated(covariance)

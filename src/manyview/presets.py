@@ -20,13 +20,12 @@ def paper(method: type[Method], run: RunConfig, data: DataConfig) -> AnyConfig:
 def small(method: type[Method], run: RunConfig, data: DataConfig, source: Source) -> AnyConfig:
     """A set-up for small images on one machine; τ, λ and M′ stay the paper's."""
     base = paper(method, run, data)
-    side = min(source.size) if source.size is not None else SMALL_SIDE
     own: dict[str, Any] = {"momentum": 0.99, "queue_size": max(1, min(4096, len(source) // 2))}
     known = {field.name for field in fields(base.method)}
     return replace(
         base,
         method=replace(base.method, **{name: value for name, value in own.items() if name in known}),
-        views=replace(base.views, image_size=side),
+        views=replace(base.views, image_size=source.median_side),
         encoder=replace(base.encoder, backbone="tiny"),
         optim=OptimConfig(batch_size=max(1, min(256, len(source))), epochs=20, lr=0.06),
     )

@@ -5,7 +5,7 @@ import json
 import os
 import platform
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ from timm.scheduler.scheduler import Scheduler
 import manyview
 from manyview import checkpoint
 from manyview.config import AnyConfig
-from manyview.data import Loader, Source, check_unreadable, open_source
+from manyview.data import Batch, Loader, Source, check_unreadable
 from manyview.encoders import build_encoder, load, random_like, save_backbone
 from manyview.errors import UserError
 from manyview.evaluate import knn_accuracy, splits
@@ -100,6 +100,7 @@ def resume(run: Path, kind: type[Method], config: AnyConfig, source: Source, con
 
 
 def build(kind: type[Method], config: AnyConfig, source: Source) -> Parts:
+    check_values(config)
     if len(source) < config.optim.batch_size:
         raise UserError(
             f"--batch-size {config.optim.batch_size} exceeds the {len(source)} samples of --data {config.data.data}: "
@@ -110,12 +111,32 @@ def build(kind: type[Method], config: AnyConfig, source: Source) -> Parts:
     encoder = build_encoder(config.encoder, image_size=config.views.image_size)
     method = kind(config.method, encoder, samples=len(source), seed=config.run.seed).to(device)
     look = recipe(config.views.augment)
-    augment = Augment(look, views=method.views, size=config.views.image_size, seed=config.run.seed)
+    augment = Augment(look, views=kind.view_count(config.method), size=config.views.image_size, seed=config.run.seed)
     steps_per_epoch = len(source) // config.optim.batch_size
     steps = config.optim.max_steps or config.optim.epochs * steps_per_epoch
     optimizer = build_optimizer(method, config.optim)
     schedule = build_schedule(optimizer, config.optim, steps=steps, steps_per_epoch=steps_per_epoch)
     return Parts(method, augment, optimizer, schedule, device, steps, steps_per_epoch)
+
+
+# The fields that make no sense at zero or below, and those that are shares.
+POSITIVE = {"batch_size", "epochs", "max_steps", "lr", "image_size", "checkpoint_every", "keep", "log_every"} | {
+    "temperature", "queue_size", "keys",
+}  # fmt: skip
+NOT_NEGATIVE = {"lam", "weight_decay", "warmup_epochs", "knn_every", "workers"}
+SHARES = {"momentum", "sgd_momentum"}
+
+
+def check_values(config: AnyConfig) -> None:
+    for group in plain(config).values():
+        for name, value in group.items():
+            flag = f"--{name.replace('_', '-')} {value}"
+            if value is not None and name in POSITIVE and not value > 0:
+                raise UserError(f"{flag} must be greater than 0")
+            if name in NOT_NEGATIVE and not value >= 0:
+                raise UserError(f"{flag} must not be negative")
+            if name in SHARES and not 0 <= value <= 1:
+                raise UserError(f"{flag} must lie between 0 and 1")
 
 
 def finish(run: Path, config: AnyConfig, source: Source, parts: Parts, *, start: int, console: Console) -> Path:
@@ -132,7 +153,7 @@ def finish(run: Path, config: AnyConfig, source: Source, parts: Parts, *, start:
     watched = watch_knn(config, source)
     steps = train(
         parts.method,
-        loader,
+        listing_unreadable(loader, source, run / "unreadable.txt"),
         parts.augment,
         parts.optimizer,
         parts.schedule,
@@ -147,9 +168,14 @@ def finish(run: Path, config: AnyConfig, source: Source, parts: Parts, *, start:
                 done = step + 1
                 metrics = {"epoch": done / parts.steps_per_epoch, **metrics}
                 if watched and done % (config.run.knn_every * parts.steps_per_epoch) == 0:
-                    metrics["knn"] = knn_accuracy(parts.method.encoder.features, *watched)
+                    metrics["knn"] = knn_accuracy(
+                        parts.method.encoder.backbone,
+                        *watched,
+                        image_size=config.views.image_size,
+                        mean=parts.augment.recipe.mean,
+                        std=parts.augment.recipe.std,
+                    )
                 log.write(step, metrics)
-                note_unreadable(run, source, loader)
                 if done % config.run.checkpoint_every == 0 or done == parts.steps or pending:
                     log.flush()
                     save(run, config, parts, step=done)
@@ -217,12 +243,26 @@ def watch_knn(config: AnyConfig, source: Source) -> tuple[Source, Source] | None
         return None
     if source.labels is None:
         raise UserError(f"--knn-every {config.run.knn_every} needs labels, which --data {config.data.data} has not: use 0")
-    train_set, test_set, _ = splits(config.data.data, None)
+    train_set, test_set, _ = splits(config.data.data)
     return train_set, test_set
 
 
-def note_unreadable(run: Path, source: Source, loader: Loader) -> None:
-    """Lists what could not be read beside the run, and stops a run on a broken set."""
+def listing_unreadable(batches: Iterable[Batch], source: Source, path: Path) -> Iterator[Batch]:
+    """The batches, while what could not be read is listed beside the run; too much of it ends the run."""
+    listed = set(path.read_text(encoding="utf-8").splitlines()) if path.exists() else set()
+
+    def add(entries: Iterable[tuple[str, str]]) -> None:
+        fresh = {f"{name}\t{' '.join(reason.split())}": None for name, reason in entries}.keys() - listed
+        if fresh:
+            listed.update(fresh)
+            with open(path, "a", encoding="utf-8") as file:
+                file.writelines(f"{line}\n" for line in sorted(fresh))
+            check_unreadable(len(listed), len(source), path)
+
+    add(source.unreadable)
+    for batch in batches:
+        add(zip(map(source.id, batch.unreadable), batch.reasons, strict=True))
+        yield batch
 
 
 @contextmanager
@@ -296,7 +336,3 @@ def announce(kind: type[Method], config: AnyConfig, source: Source, parts: Parts
                   f"epochs), {config.optim.optimizer}, lr {config.optim.lr} {config.optim.schedule}")  # fmt: skip
     table.add_row("run", str(config.run.out))
     console.print(table)
-
-
-def open_for(config: AnyConfig) -> Source:
-    return open_source(config.data.data, split="pretrain", labelled=not config.data.unlabelled)

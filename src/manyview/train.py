@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import torch
 from timm.optim import create_optimizer_v2
@@ -11,7 +11,7 @@ from timm.scheduler.scheduler import Scheduler
 from torch import Tensor, nn
 
 from manyview.config import OptimConfig
-from manyview.data.loader import Loader
+from manyview.data.loader import Batch
 from manyview.methods.base import Method, ViewBatch
 from manyview.views import Augment
 
@@ -28,7 +28,7 @@ class NotFinite(ArithmeticError):
 
 def train(
     method: Method,
-    loader: Loader,
+    batches: Iterable[Batch],
     augment: Augment,
     optimizer: torch.optim.Optimizer,
     schedule: Scheduler,
@@ -37,17 +37,14 @@ def train(
     device: torch.device,
     clip_grad: float | None = None,
 ) -> Iterator[tuple[int, dict[str, float]]]:
-    """Yields (step, metrics) after each step that `loader` has left, of `steps` in all.
+    """Yields (step, metrics) after each of the `batches`, which belong to a run of `steps` steps.
 
     Between two yields the state is whole: whoever iterates may save it, evaluate the encoder or stop.
     """
     method.train()
-    batches = iter(loader)
-    while True:
-        asked = time.perf_counter()
-        batch = next(batches, None)
-        if batch is None:
-            return
+    source = iter(batches)
+    asked = time.perf_counter()
+    while (batch := next(source, None)) is not None:
         arrived = time.perf_counter()
         schedule.step_update(batch.step)
         index = batch.index.to(device, non_blocking=True)
@@ -73,6 +70,7 @@ def train(
                 "wait": (arrived - asked) / (done - asked),
             },
         )
+        asked = time.perf_counter()
 
 
 def trainable(module: nn.Module) -> list[Tensor]:

@@ -1,1 +1,103 @@
-"""Where samples come from."""
+"""Where samples come from: `open_source` turns what a user writes after --data into a `Source`."""
+
+from pathlib import Path
+
+from manyview.data.folder import Folder, ImageFiles
+from manyview.data.known import KNOWN, open_known
+from manyview.data.loader import Batch, Loader
+from manyview.data.packed import Packed, SizesDifferError, cache_path, pack, pack_once
+from manyview.data.source import NoTestSplit, Source, Subset, Unreadable, check_unreadable, holdout, note
+from manyview.data.tar import Tar
+from manyview.errors import UserError
+
+__all__ = [
+    "Batch",
+    "Folder",
+    "Loader",
+    "NoTestSplit",
+    "Packed",
+    "Source",
+    "Subset",
+    "Tar",
+    "Unreadable",
+    "check_unreadable",
+    "holdout",
+    "open_source",
+    "pack",
+]
+
+SPLITS = ("train", "test", "pretrain")
+_SCENES_TRAIN, _SCENES_TEST = 10_000, 2_000
+_SMALL_SIDE = 96  # sets of images up to this size are packed as they are opened,
+_SMALL_BYTES = 2 << 30  # unless they would take more than this
+
+
+def open_source(spec: str, *, split: str = "train", labelled: bool = True) -> Source:
+    """The images that `spec` names.
+
+    scenes, scenes:N                                   the procedural set, with N images for training
+    cifar10:ROOT cifar100:ROOT stl10:ROOT              as torchvision keeps them under ROOT
+    imagenet:ROOT imagenet100:ROOT                     ROOT/train and ROOT/val
+    a directory, a .tar of images, a .safetensors      (the last made by `pack`); ./scenes is a directory
+
+    `split` is "train", "test", or "pretrain": all images that may be learnt from, labelled or not (STL-10 has more of
+    them than "train"; elsewhere it is the same). Small images of one size are packed once into $MANYVIEW_CACHE
+    (~/.cache/manyview) and read from there.
+    """
+    if split not in SPLITS:
+        raise ValueError(f"split {split!r} is not one of {SPLITS}")
+    name, colon, rest = spec.partition(":")
+    if name == "scenes":
+        return _scenes(spec, rest if colon else None, split, labelled)
+    if name in KNOWN:
+        if not rest:
+            raise UserError(f"'{spec}' does not say where the set lies: use {name}:DIRECTORY")
+        source = open_known(name, rest, split=split, labelled=labelled)
+    else:
+        source = _open_path(spec, split, labelled)
+    return _packed_if_small(source, labelled) if isinstance(source, ImageFiles) else source
+
+
+def _scenes(spec: str, samples: str | None, split: str, labelled: bool) -> Source:
+    from manyview.data.scenes import Scenes
+
+    if samples is not None and not (samples.isascii() and samples.isdigit() and int(samples) > 0):
+        raise UserError(
+            f"'{spec}' does not say how many images: use scenes, or scenes:N with a whole number N, as scenes:20000"
+        )
+    count = _SCENES_TEST if split == "test" else int(samples or _SCENES_TRAIN)
+    source = Scenes(count, split="test" if split == "test" else "train")
+    return pack_once(source, cache_path(source, source.fingerprint), labelled=labelled)
+
+
+def _open_path(spec: str, split: str, labelled: bool) -> Source:
+    path = Path(spec).expanduser()
+    if not path.exists():
+        sets = ", ".join(["scenes", "scenes:N", *(f"{name}:ROOT" for name in KNOWN)])
+        raise UserError(
+            f"'{spec}' does not exist and is not a known set: "
+            f"give a directory, a .tar, a packed .safetensors, or one of {sets}"
+        )
+    if split == "test":
+        raise NoTestSplit(f"'{spec}' has no test split: name other images with --test-data")
+    if path.is_dir():
+        return Folder(path, labelled=labelled)
+    if path.suffix.lower() == ".safetensors":
+        return Packed(path, labelled=labelled)
+    if ".tar" in path.suffixes or path.suffix.lower() in (".tgz", ".tbz", ".txz"):
+        return Tar(path, labelled=labelled)
+    raise UserError(f"'{spec}' is a file of another kind: give a directory, a .tar of images or a packed .safetensors")
+
+
+def _packed_if_small(source: ImageFiles, labelled: bool) -> Source:
+    path = cache_path(source, source.cache_key)
+    if path.exists():
+        return pack_once(source, path, labelled=labelled)
+    size = source.probe.size
+    if size is None or max(size) > _SMALL_SIDE or len(source) * 3 * size[0] * size[1] > _SMALL_BYTES:
+        return source
+    try:
+        return pack_once(source, path, labelled=labelled)
+    except SizesDifferError as reason:  # the sample of headers that was looked at had one size
+        note(f"not packed: {reason}")
+        return source

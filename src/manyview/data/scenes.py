@@ -232,9 +232,9 @@ class _Cutout:
             outline=draws.choice(3),
             position=draws.point(-1, 1, 2),
             turn=draws.direction(2),
-            size=draws(-0.15, 0.35),
+            size=draws(-0.2, 0.25),
             depth=draws(depth - 0.1, depth),
-            colour=draws.colour((0.1, 0.7), (0.15, 0.9)),
+            colour=draws.colour((0.1, 0.7), (0.1, 0.8)),
         )
 
     def distance(self, x: Tensor, y: Tensor, spread: Spread) -> Tensor:
@@ -275,24 +275,24 @@ def kinds(seed: int, index: Tensor) -> Tensor:
 
 def _draw(seed: int, index: Tensor) -> _Scene:
     draws = _Draws(seed, index)
-    scale = draws(0.55, 0.85)
+    scale = draws(0.65, 0.95)
     return _Scene(
         kind=kinds(seed, index),
         frame=draws.frame(),
         scale=scale,
         centre=draws.point(-1, 1, 2) * (1 - scale),
         depth=draws(1.5, 2.5),
-        texture=_Texture.draw(draws, draws.colour((0.1, 0.9), (0.5, 1.0)), contrast=(0.1, 0.7)),
+        texture=_Texture.draw(draws, draws.colour((0.1, 0.9), (0.6, 1.0)), contrast=(0.05, 0.5)),
         light=_unit(draws.point(-1, 1) + torch.tensor([0.0, 0.4, 1.2], device=index.device)[:, None]),
         tint=1 - draws.point(0, 0.2),
-        ambient=draws(0.15, 0.4),
+        ambient=draws(0.2, 0.45),
         gloss=draws(0, 0.5),
-        wall=_Texture.draw(draws, draws.colour((0.0, 0.7), (0.1, 0.8)), contrast=(0.1, 0.5)),
+        wall=_Texture.draw(draws, draws.colour((0.0, 0.7), (0.1, 0.6)), contrast=(0.05, 0.3)),
         wall_depth=draws(4.7, 5.5),
         wall_slope=draws.point(-0.4, 0.4, 2),
         falloff=draws.point(-0.25, 0.25, 2),
         cutouts=[_Cutout.draw(draws, depth=3.9 - 0.1 * number) for number in range(_DISTRACTORS)],
-        noise=draws(0.01, 0.05),
+        noise=draws(0.01, 0.03),
     )
 
 
@@ -318,8 +318,8 @@ def _axis(resolution: int, device: torch.device) -> Tensor:
 
 def _gather(parameter: Tensor, scene: Tensor) -> Tensor:
     """(…, N) parameters to (…, R): each ray gets those of its scene. (Many times faster than indexing.)"""
-    rows = parameter.reshape(-1, parameter.shape[-1])
-    return rows.gather(1, scene.expand(len(rows), -1)).view(*parameter.shape[:-1], -1)
+    rows = parameter[None].flatten(0, -2)
+    return rows.gather(1, scene.expand(len(rows), -1)).view(*parameter.shape[:-1], len(scene))
 
 
 def _trace(scene: _Scene, kind: int, resolution: int) -> _Hits:

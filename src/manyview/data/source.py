@@ -5,10 +5,13 @@ import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import track as rich_track
 from torch import Tensor
 
 from manyview.errors import UserError
@@ -24,17 +27,20 @@ __all__ = [
     "digest",
     "holdout",
     "note",
+    "track",
 ]
+
+T = TypeVar("T")
 
 UNREADABLE_SHARE = 0.05
 _HOLDOUT_TAG = b"manyview holdout"
 
 
-class Unreadable(Exception):
+class Unreadable(Exception):  # noqa: N818
     """One image cannot be read; the message says why."""
 
 
-class NoTestSplit(UserError):
+class NoTestSplit(UserError):  # noqa: N818
     """The source has no test split: the caller may hold a part of it out instead."""
 
 
@@ -44,9 +50,8 @@ class Source(ABC):
     name: str  # as shown to the user
     labels: Tensor | None = None  # (n,) int64
     classes: tuple[str, ...] = ()
-    size: tuple[int, int] | None  # (height, width) when all images have one size
+    size: tuple[int, int] | None  # (height, width) when images of one size are at hand as arrays: `batch` works
     fingerprint: str  # changes when the listing changes
-    resident: bool = True  # images are at hand as arrays, not to be decoded from files
     unreadable: tuple[tuple[str, str], ...] = ()  # (id, reason) of the broken images known so far
 
     @abstractmethod
@@ -61,20 +66,15 @@ class Source(ABC):
         """(3, H, W) uint8; raises `Unreadable`."""
 
     def batch(self, index: Tensor) -> Tensor:
-        """(N,) -> (N, 3, H, W) uint8, for sources of one size."""
-        return torch.stack([self.read(i) for i in index.tolist()])
+        """(N,) -> (N, 3, H, W) uint8; only when `size` is known."""
+        raise NotImplementedError(f"'{self.name}' is read image by image")
 
     @property
     def median_side(self) -> int:
         """The shorter side of a typical image: small and large images want different set-ups."""
         if self.size is None:
-            raise NotImplementedError(f"{type(self).__name__} has images of several sizes and must say median_side itself")
+            raise NotImplementedError(f"'{self.name}' does not say how large its images are")
         return min(self.size)
-
-    @property
-    def cache_key(self) -> str:
-        """Changes whenever the pixels may have: what a cached copy of the images is filed under."""
-        return self.fingerprint
 
     def describe(self) -> dict[str, Any]:
         """What a run's configuration records of its data."""
@@ -102,7 +102,7 @@ class Arrays(Source):
         return self.images[index]
 
     def batch(self, index: Tensor) -> Tensor:
-        return self.images[index]
+        return self.images.index_select(0, index)  # several times faster than images[index]
 
 
 class Subset(Source):
@@ -115,7 +115,6 @@ class Subset(Source):
         self.labels = None if source.labels is None else source.labels[indices]
         self.classes = source.classes
         self.size = source.size
-        self.resident = source.resident
         self.unreadable = source.unreadable
         self.fingerprint = digest(source.fingerprint.encode(), indices.numpy().tobytes())
 
@@ -135,15 +134,11 @@ class Subset(Source):
     def median_side(self) -> int:
         return self.source.median_side
 
-    @property
-    def cache_key(self) -> str:
-        return digest(self.source.cache_key.encode(), self.indices.numpy().tobytes())
-
 
 class Names:
     """Many names in one array of bytes.
 
-    A list of a million strings would be copied page by page into every forked worker as its reference counts are touched.
+    Of a list of a million strings every forked worker would get its own copy, as their reference counts are touched.
     """
 
     def __init__(self, blob: bytes) -> None:
@@ -177,10 +172,14 @@ def digest(*parts: bytes) -> str:
 
 def holdout(source: Source, fraction: float = 0.2) -> tuple[Subset, Subset]:
     """(the rest, about `fraction` held out): decided by each sample's id alone, so other samples may come and go."""
-    hashes = [hashlib.blake2b(source.id(i).encode(), digest_size=8, key=_HOLDOUT_TAG).digest() for i in range(len(source))]
+    hashes = [
+        hashlib.blake2b(source.id(i).encode(), digest_size=8, key=_HOLDOUT_TAG).digest() for i in range(len(source))
+    ]
     held_out = torch.tensor([int.from_bytes(h, "little") < fraction * 2**64 for h in hashes])
     if held_out.all() or not held_out.any():
-        raise UserError(f"'{source.name}' has too few samples ({len(source)}) to hold {fraction:.0%} out: use --test-data")
+        raise UserError(
+            f"'{source.name}' has too few samples ({len(source)}) to hold {fraction:.0%} out: use --test-data"
+        )
     return Subset(source, torch.nonzero(~held_out).flatten()), Subset(source, torch.nonzero(held_out).flatten())
 
 
@@ -191,6 +190,19 @@ def check_unreadable(count: int, total: int, listing: str | os.PathLike[str]) ->
             f"{count:,} of {total:,} images cannot be read, more than {UNREADABLE_SHARE:.0%}: "
             f"repair or remove them (see {os.fspath(listing)})"
         )
+
+
+def track(items: Iterable[T], description: str, total: int | None = None, *, show: bool = True) -> Iterable[T]:
+    """The items, with a progress bar on a terminal for as long as it takes."""
+    console = Console(stderr=True)
+    return rich_track(
+        items,
+        escape(description),
+        total=total,
+        console=console,
+        transient=True,
+        disable=not (show and console.is_terminal),
+    )
 
 
 def note(message: str) -> None:

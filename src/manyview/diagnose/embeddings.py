@@ -1,4 +1,4 @@
-"""What a set of embeddings looks like, as numbers. N samples, V views of each, D dimensions; every row has unit length."""
+"""What embeddings look like, as numbers. N samples, V views of each, D dimensions; every row has unit length."""
 
 import math
 
@@ -32,7 +32,7 @@ def different_similarity(views: Tensor) -> Tensor:
 
 
 def separation(positive: Tensor, different: Tensor) -> float:
-    """The probability that a positive similarity exceeds a different one (the area under the ROC curve); ties count half."""
+    """The probability that a positive similarity exceeds a different one (the area under the ROC curve)."""
     different = different.sort().values
     below = torch.searchsorted(different, positive)
     not_above = torch.searchsorted(different, positive, right=True)
@@ -70,7 +70,7 @@ def effective_rank(embeddings: Tensor) -> float:
 def nearest(query: Tensor, bank: Tensor, k: int, *, exclude: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """(Q, D), (N, D) -> cosines (Q, k) and rows of the bank (Q, k), nearest first; of equals the lower row.
 
-    `exclude` (Q,) names one row of the bank for each query that is not its neighbour: itself. `k` is clamped to what is left.
+    `exclude` (Q,) names the row of the bank that is the query itself. `k` is clamped to what is left.
     """
     cosine = query @ bank.T
     if exclude is not None:

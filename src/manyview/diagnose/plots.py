@@ -1,7 +1,7 @@
 """Plots as SVG text, to be put into a page as they are.
 
-Only matplotlib's object interface is used, so any number of threads can draw. The ink is the text colour of the page around
-(light or dark), the same input gives the same text, and ids carry the plot's name, so that plots can share a page.
+Only matplotlib's object interface is used, so any number of threads can draw. The ink is the text colour of the page
+around, light or dark. The same input gives the same text; ids carry the plot's name, so that plots can share a page.
 """
 
 import io
@@ -13,7 +13,7 @@ from html import escape
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -28,6 +28,8 @@ TRAINED, RANDOM, DIFFERENT = "#3b7ddd", "#8b93a1", "#e0862f"
 _INK, _GRID = "#101112", "#d3d4d5"
 _THEMED = {_INK: "currentColor", _GRID: "var(--line, #d8dce2)"}
 _POINTS = 800  # more than a plot has pixels across
+_DOTS = 40
+_ROUND = [1, 2, 2.5, 5, 10]
 
 
 def line_plot(
@@ -40,57 +42,56 @@ def line_plot(
     smoothed: bool = False,
     percent: bool = False,
     from_zero: bool = False,
-    markers: bool = False,
+    log_if_wide: bool = False,
     reference: tuple[str, float] | None = None,
 ) -> str:
-    """Values over optimizer steps. `reference` is a labelled horizontal line. Values that are not finite are left out.
+    """Values over optimizer steps; those that are not finite are left out. `title` names them, with their unit.
 
-    The axis is logarithmic when the values are positive and span more than two decades.
+    `smoothed` adds the mean over 2 % of the values around each. `log_if_wide` makes the axis logarithmic when the
+    values span more than two decades. `reference` is a labelled horizontal line.
     """
     x, y = np.asarray(steps, dtype=float), np.asarray(values, dtype=float)
     x, y = x[np.isfinite(y)], y[np.isfinite(y)]
-    figure, axes = _figure(title)
+    figure = _figure(4.4, 2.5)
+    axes = figure.subplots()
+    _style(axes, title)
+    dots = "o" if len(y) <= _DOTS else None  # a line through few values hides how few they are
     if smoothed:
         axes.plot(*_thin(x, y), color=colour, alpha=0.35, linewidth=0.8)
-        axes.plot(*_thin(x, smooth(y, max(1, len(y) // 50))), color=colour, linewidth=1.9)
+        axes.plot(*_thin(x, smooth(y, max(1, len(y) // 50))), color=colour, linewidth=1.9, marker=dots, markersize=4)
     else:
-        axes.plot(*_thin(x, y), color=colour, linewidth=1.9, marker="o" if markers else None, markersize=4)
+        axes.plot(*_thin(x, y), color=colour, linewidth=1.9, marker=dots, markersize=4)
     if reference is not None:
         _reference_line(axes, *reference)
-    _step_axis(axes, x)
-    if len(y) and y.min() > 0 and y.max() > 100 * y.min():
-        axes.set_yscale("log")
-    elif from_zero:
-        axes.set_ylim(bottom=0)
+    logarithmic = log_if_wide and len(y) > 0 and bool(y.max() > 100 * y.min() > 0)
+    _scale(axes, x, from_zero=from_zero, logarithmic=logarithmic)
     if percent:
-        axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=None, symbol=" %"))
-    return _svg(figure, name, _describe(title, x, y, percent))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:.4g} %"))
+    words = [_describe(title, x, y, percent)]
+    words += [f"Dashed line: {reference[0]}."] if reference is not None else []
+    words += ["Logarithmic axis."] if logarithmic else []
+    return _svg(figure, name, " ".join(words))
 
 
 def similarity_plot(name: str, similarities: Mapping[str, tuple[Tensor, Tensor]]) -> str:
-    """One panel for each encoder: similarities of the views of one image (N,) beside those of two different images (P,).
-
-    The panels share the axis of similarities; each has its own bins, so that a narrow distribution stays visible.
-    """
-    figure = Figure(figsize=(7.6, 1.9 * len(similarities) + 0.5), layout="constrained")
-    figure.patch.set_alpha(0)
+    """One panel for each encoder: similarities (N,) of the views of one image beside those (P,) of two images."""
+    figure = _figure(4.8, 1.25 * len(similarities) + 0.7)
     panels = figure.subplots(len(similarities), 1, sharex=True, squeeze=False)[:, 0]
+    everything = [sample for pair in similarities.values() for sample in pair]
+    low, high = min(float(sample.min()) for sample in everything), max(float(sample.max()) for sample in everything)
+    bins = np.linspace(low, high + 1e-6, 41)
     words = []
     for axes, (encoder, (same, different)) in zip(panels, similarities.items(), strict=True):
-        _style(axes)
-        bins = _bins(same, different)
+        parted = f"{encoder} encoder, separation {separation(same, different):.3f}"
+        _style(axes, parted)
         axes.hist(different.numpy(), bins, density=True, color=DIFFERENT, alpha=0.6, label="different images")
         axes.hist(same.numpy(), bins, density=True, color=TRAINED, alpha=0.6, label="views of the same image")
-        parted = separation(same, different)
-        axes.set_title(f"{encoder} encoder – separation {parted:.3f}", loc="left", fontsize=10, color=_INK)
         axes.set_yticks([])
-        words.append(
-            f"{encoder} encoder: same image {float(same.mean()):.2f}, different images {float(different.mean()):.2f}, "
-            f"separation {parted:.3f}"
-        )
-    panels[0].legend(loc="upper left", frameon=False, fontsize=9, labelcolor=_INK)
-    panels[-1].set_xlabel("mean cosine similarity of the features", fontsize=9, color=_INK)
-    return _svg(figure, name, "Histogram of similarities. " + "; ".join(words) + ".")
+        words.append(f"{parted}: same image {float(same.mean()):.2f}, different images {float(different.mean()):.2f}")
+    handles = panels[0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside upper left", ncols=2, frameon=False, fontsize=9, labelcolor=_INK)
+    panels[-1].set_xlabel("mean cosine similarity", fontsize=9, color=_INK)
+    return _svg(figure, name, f"Histograms of similarities. {'; '.join(words)}.")
 
 
 def smooth(values: NDArray[np.float64], window: int) -> NDArray[np.float64]:
@@ -113,23 +114,14 @@ def _thin(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[NDArray[np.fl
     return np.add.reduceat(x, starts) / counts, np.add.reduceat(y, starts) / counts
 
 
-def _bins(*samples: Tensor) -> NDArray[np.float64]:
-    low = min(float(sample.min()) for sample in samples)
-    high = max(float(sample.max()) for sample in samples)
-    margin = max(high - low, 1e-3) / 50
-    return np.linspace(low - margin, high + margin, 50)
-
-
-def _figure(title: str) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(5.0, 2.8), layout="constrained")
+def _figure(width: float, height: float) -> Figure:
+    figure = Figure(figsize=(width, height), layout="constrained")
     figure.patch.set_alpha(0)
-    axes = figure.subplots()
-    axes.set_title(title, loc="left", fontsize=10, color=_INK)
-    _style(axes)
-    return figure, axes
+    return figure
 
 
-def _style(axes: Axes) -> None:
+def _style(axes: Axes, title: str) -> None:
+    axes.set_title(title, loc="left", fontsize=10, color=_INK, parse_math=False)
     axes.patch.set_alpha(0)
     axes.set_axisbelow(True)
     axes.grid(axis="y", color=_GRID, linewidth=0.7)
@@ -139,13 +131,18 @@ def _style(axes: Axes) -> None:
         spine.set_color(_GRID)
 
 
-def _step_axis(axes: Axes, steps: NDArray[np.float64]) -> None:
+def _scale(axes: Axes, steps: NDArray[np.float64], *, from_zero: bool, logarithmic: bool) -> None:
     if len(steps) == 1:
         axes.set_xlim(steps[0] - 1, steps[0] + 1)
     axes.set_xlabel("step", fontsize=9, color=_INK)
-    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(5, steps=_ROUND, integer=True))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda step, _: f"{step:,.0f}"))
-    axes.yaxis.set_major_locator(MaxNLocator(5))
+    if logarithmic:
+        axes.set_yscale("log")
+        return
+    axes.yaxis.set_major_locator(MaxNLocator(5, steps=_ROUND))
+    if from_zero:
+        axes.set_ylim(bottom=0)
 
 
 def _reference_line(axes: Axes, label: str, value: float) -> None:
@@ -154,9 +151,10 @@ def _reference_line(axes: Axes, label: str, value: float) -> None:
         label,
         (1, value),
         xycoords=("axes fraction", "data"),
-        xytext=(0, 3),
+        xytext=(0, -4),
         textcoords="offset points",
         ha="right",
+        va="top",
         fontsize=9,
         color=_INK,
     )
@@ -171,13 +169,14 @@ def _describe(title: str, x: NDArray[np.float64], y: NDArray[np.float64], percen
 
 def _svg(figure: Figure, name: str, description: str) -> str:
     buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", metadata={key: None for key in ("Creator", "Date", "Format", "Type")})
+    figure.savefig(buffer, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
     text = buffer.getvalue()
-    text = text[text.index("<svg") :]
+    text = re.sub(r"<!--.*?-->", "", text[text.index("<svg") :], flags=re.DOTALL)
     for stand_in, themed in _THEMED.items():
         text = text.replace(stand_in, themed)
-    # matplotlib's ids are partly random; numbered in the order of their appearance they are not, and the name keeps them apart.
-    ids = {found: f"{name}-{number}" for number, found in enumerate(dict.fromkeys(re.findall(r'\bid="([^"]+)"', text)))}
-    text = re.sub(r'\bid="([^"]+)"', lambda match: f'id="{ids[match[1]]}"', text)
-    text = re.sub(r'(url\(#|href="#)([^")]+)', lambda match: match[1] + ids.get(match[2], match[2]), text)
+    # matplotlib's ids are partly random: those in use get a number in the order of their appearance, the others go.
+    used = dict.fromkeys(re.findall(r'(?:url\(#|href="#)([^")]+)', text))
+    ids = {found: f"{name}-{number}" for number, found in enumerate(used)}
+    text = re.sub(r' id="([^"]+)"', lambda match: f' id="{ids[match[1]]}"' if match[1] in ids else "", text)
+    text = re.sub(r'(url\(#|href="#)([^")]+)', lambda match: match[1] + ids[match[2]], text)
     return text.replace("<svg ", f'<svg role="img" aria-label="{escape(description)}" ', 1).strip()

@@ -1,27 +1,23 @@
 """Frozen features of a whole source, in its own order, with the preparation of the images said in words."""
 
 import hashlib
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sized
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TypeVar
+from itertools import chain
 
 import torch
-from rich.console import Console
-from rich.progress import track as rich_track
-from torch import Tensor, nn
+from torch import Tensor
 from torchvision.transforms.v2 import functional as TF
 
-from manyview.data.source import Source, Unreadable
+from manyview.data.loader import read_ahead
+from manyview.data.source import Source, Unreadable, track
+from manyview.encoders import FrozenEncoder
 from manyview.errors import UserError
 
-__all__ = ["Features", "checksum", "extract", "frozen", "image_size", "locate", "preparation", "track"]
+__all__ = ["Features", "Preparation", "checksum", "extract", "frozen"]
 
-SMALL = 96  # px; smaller images show one object from edge to edge, so nothing is cropped away
-Item = TypeVar("Item")
+SMALL = 96  # px
 
 
 @dataclass(frozen=True)
@@ -47,7 +43,7 @@ class Features:
 
 
 def extract(
-    encoder: nn.Module,
+    encoder: FrozenEncoder,
     source: Source,
     *,
     batch_size: int = 256,
@@ -55,25 +51,30 @@ def extract(
     device: torch.device | str | None = None,
     progress: bool = False,
 ) -> Features:
-    """Features (on the CPU) of every readable image of `source`; `encoder` takes uint8 images of its `image_size`.
+    """Features (on the CPU) of every readable image of `source`.
 
-    `workers` threads read ahead. A `device` moves the encoder there; None leaves it where it is.
+    `workers` processes read ahead. A `device` moves the encoder there; None leaves it where it is.
     """
-    place = locate(encoder, device)
-    prepare, words = preparation(source.size, image_size(encoder))
+    encoder.to(device)
+    prepare = Preparation(source.size, encoder.image_size)
+    parts = torch.split(torch.arange(len(source)), batch_size)
+    batches = read_ahead(_Read(source, prepare), parts, workers)  # forked before the progress bar has a thread
     embeddings: Tensor | None = None
     kept: list[Tensor] = []
     filled = 0
-    batches = _read_ahead(source, prepare, batch_size, workers)
     with frozen(encoder), torch.no_grad():
-        for images, index in track(batches, f"features of {source.name}", -(-len(source) // batch_size), progress):
+        for images, index in track(batches, f"features of {source.name}", len(parts), show=progress):
             if len(index) == 0:
                 continue
-            rows = encoder(images.to(place)).float().cpu()
-            if embeddings is None:  # one allocation: for large sets a list and its concatenation would need twice as much
+            rows = encoder(images.to(encoder.mean.device)).float().cpu()
+            if (
+                embeddings is None
+            ):  # one allocation: for large sets a list and its concatenation would need twice as much
                 embeddings = rows.new_empty(len(source), rows.shape[1])
             if not rows.isfinite().all():
-                raise UserError(f"the encoder gives features that are not finite on {source.name}: was its training stable?")
+                raise UserError(
+                    f"the encoder gives features that are not finite on {source.name}: was its training stable?"
+                )
             embeddings[filled : filled + len(rows)] = rows
             filled += len(rows)
             kept.append(index)
@@ -82,78 +83,70 @@ def extract(
     index = torch.cat(kept)
     labels = torch.full((filled,), -1) if source.labels is None else source.labels[index]
     lost = torch.ones(len(source), dtype=torch.bool).index_fill(0, index, False).nonzero()[:, 0]
-    return Features(embeddings[:filled], labels, index, tuple(lost.tolist()), words)
+    return Features(embeddings[:filled], labels, index, tuple(lost.tolist()), str(prepare))
 
 
-def locate(encoder: nn.Module, device: torch.device | str | None) -> torch.device:
-    """Where the encoder computes, after it was moved to `device` if one is given."""
-    if device is not None:
-        encoder.to(device)
-        return torch.device(device)
-    return next((tensor.device for tensor in encoder.state_dict().values()), torch.device("cpu"))
+@dataclass(frozen=True)
+class Preparation:
+    """How images of a source whose images are `stored` high and wide (None: various) become size×size."""
 
+    stored: tuple[int, int] | None
+    size: int
 
-def image_size(encoder: nn.Module) -> int:
-    size = encoder.image_size
-    if not isinstance(size, int):
-        raise TypeError(f"{type(encoder).__name__}.image_size is {size!r}, not an int")
-    return size
+    @property
+    def whole(self) -> bool:
+        """Small squares show one object from edge to edge: nothing is cropped away."""
+        return self.stored is not None and self.stored[0] == self.stored[1] <= SMALL
 
+    @property
+    def shorter(self) -> int:
+        return round(self.size * 8 / 7)  # 256 for 224
 
-def preparation(stored: tuple[int, int] | None, size: int) -> tuple[Callable[[Tensor], Tensor], str]:
-    """How uint8 images (…, 3, H, W) of the `stored` size (None: various) become size×size, and the words for it."""
-    target = f"{size}×{size}"
-    if stored == (size, size):
-        return lambda images: images, f"{target} as stored"
-    if stored is not None and stored[0] == stored[1] <= SMALL:
-        return partial(TF.resize, size=[size, size], antialias=True), f"resized from {stored[0]}×{stored[1]} to {target}"
-    shorter = round(size * 8 / 7)  # 256 for 224
-    words = f"shorter side resized to {shorter}, centre crop {target}"
+    def __str__(self) -> str:
+        target = f"{self.size}×{self.size}"
+        if self.stored == (self.size, self.size):
+            return f"{target} as stored"
+        if self.stored is not None and self.whole:
+            return f"resized from {self.stored[0]}×{self.stored[1]} to {target}"
+        words = f"shorter side resized to {self.shorter}, centre crop {target}"
+        return words if self.stored else f"{words} ({target} as stored)"
 
-    def resize_and_crop(images: Tensor) -> Tensor:
-        if images.shape[-2:] == (size, size):
+    def __call__(self, images: Tensor) -> Tensor:
+        """uint8 (…, 3, H, W) -> uint8 (…, 3, size, size), antialiased."""
+        height, width = images.shape[-2:]
+        target = [self.size, self.size]
+        if [height, width] == target:
             return images
-        resized: Tensor = TF.resize(images, size=[shorter], antialias=True)
-        return TF.center_crop(resized, [size, size])  # type: ignore[no-any-return]
-
-    return resize_and_crop, words if stored is not None else f"{words} ({target} as stored)"
-
-
-def _read_ahead(
-    source: Source, prepare: Callable[[Tensor], Tensor], batch_size: int, workers: int
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """(images, sample numbers) in the order of the source, batch by batch."""
-    parts = torch.arange(len(source)).split(batch_size)
-    read = partial(_read, source, prepare)
-    if workers == 0:
-        yield from map(read, parts)
-        return
-    waiting: deque[Future[tuple[Tensor, Tensor]]] = deque()
-    with ThreadPoolExecutor(workers) as pool:
-        for part in parts:
-            waiting.append(pool.submit(read, part))
-            if len(waiting) > workers:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+        if self.whole:
+            return TF.resize(images, target, antialias=True)  # type: ignore[no-any-return]
+        if max(height, width) > 4 * min(
+            height, width
+        ):  # only the middle is kept, and a thin strip enlarged fills the memory
+            images = TF.center_crop(images, [min(height, 4 * width), min(width, 4 * height)])
+        return TF.center_crop(TF.resize(images, [self.shorter], antialias=True), target)  # type: ignore[no-any-return]
 
 
-def _read(source: Source, prepare: Callable[[Tensor], Tensor], index: Tensor) -> tuple[Tensor, Tensor]:
-    """The prepared images (N, 3, size, size) uint8 of those samples that can be read, and their numbers."""
-    if source.size is not None:
-        return prepare(source.batch(index)), index
-    images, kept = [], []
-    for number in index.tolist():
-        try:
-            images.append(prepare(source.read(number)))
-        except Unreadable:
-            continue
-        kept.append(number)
-    return torch.stack(images) if images else torch.empty(0), torch.tensor(kept, dtype=torch.int64)
+@dataclass(frozen=True)
+class _Read:
+    source: Source
+    prepare: Preparation
+
+    def __call__(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Images (n, 3, size, size) uint8 of those of the samples (N,) that can be read, and their numbers (n,)."""
+        if self.source.size is not None:
+            return self.prepare(self.source.batch(index)), index
+        images, kept = [], []
+        for number in index.tolist():
+            try:
+                images.append(self.prepare(self.source.read(number)))
+            except Unreadable:
+                continue
+            kept.append(number)
+        return torch.stack(images) if images else torch.empty(0), torch.tensor(kept, dtype=torch.int64)
 
 
 @contextmanager
-def frozen(encoder: nn.Module) -> Iterator[None]:
+def frozen(encoder: FrozenEncoder) -> Iterator[None]:
     """Insists that the encoder is in eval mode and leaves with the state that it came with."""
     if any(module.training for module in encoder.modules()):
         raise RuntimeError("the encoder is in training mode: batch statistics would leak into its features")
@@ -163,19 +156,10 @@ def frozen(encoder: nn.Module) -> Iterator[None]:
         raise RuntimeError("the encoder changed while it was evaluated: its parameters or buffers are not those it had")
 
 
-def checksum(module: nn.Module) -> str:
+def checksum(encoder: FrozenEncoder) -> str:
     """Digest of all parameters and buffers."""
     digest = hashlib.blake2b(digest_size=16)
-    for name, tensor in module.state_dict().items():
+    for name, tensor in chain(encoder.named_parameters(), encoder.named_buffers()):
         digest.update(name.encode())
-        digest.update(tensor.detach().cpu().flatten().contiguous().view(torch.uint8).numpy())
+        digest.update(tensor.detach().cpu().flatten().contiguous().view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-def track(items: Iterable[Item], what: str, total: int | None = None, progress: bool = True) -> Iterator[Item]:
-    """Passes the items on, with a bar on a terminal (standard error, so that output can be piped) and silently elsewhere."""
-    console = Console(stderr=True)
-    if total is None and isinstance(items, Sized):
-        total = len(items)
-    shown = progress and console.is_terminal
-    yield from rich_track(items, what, total, console=console, transient=True, disable=not shown)

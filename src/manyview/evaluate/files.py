@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
 from manyview.data.source import Source
+from manyview.encoders import FrozenEncoder
 from manyview.errors import UserError
 from manyview.evaluate.features import Features, extract
 
@@ -21,14 +21,14 @@ Record = dict[str, Any]  # protocol, encoder, data, test_data, and the fields of
 IDENTITY = ("protocol", "encoder", "data", "test_data")
 
 
-def append_record(run: str | os.PathLike[str], record: Record) -> None:
+def append_record(run: str | Path, record: Record) -> None:
     """Adds a record to the run's evaluations.json; one of the same protocol, encoder and data is replaced."""
     others = [old for old in read_records(run) if any(old.get(key) != record[key] for key in IDENTITY)]
     with _written_whole(Path(run) / "evaluations.json") as path:
         path.write_text(json.dumps([*others, record], indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def read_records(run: str | os.PathLike[str]) -> list[Record]:
+def read_records(run: str | Path) -> list[Record]:
     """The evaluations of a run, newest last; none when it was never evaluated."""
     path = Path(run) / "evaluations.json"
     if not path.exists():
@@ -43,9 +43,9 @@ def read_records(run: str | os.PathLike[str]) -> list[Record]:
 
 
 def embed(
-    encoder: nn.Module,
+    encoder: FrozenEncoder,
     source: Source,
-    out: str | os.PathLike[str],
+    out: str | Path,
     *,
     batch_size: int = 256,
     workers: int = 0,
@@ -67,7 +67,7 @@ def embed(
 
 @contextmanager
 def _written_whole(path: Path) -> Iterator[Path]:
-    """A path to write to that becomes `path` once it is complete; a failure leaves the old file and nothing beside it."""
+    """A path to write to that becomes `path` once it is whole; a failure leaves only what was there before."""
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.parent / f".{path.name}.{os.getpid()}"
     try:

@@ -6,13 +6,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from manyview.data.source import track
 from manyview.errors import UserError
-from manyview.evaluate.features import Features, track
-from manyview.evaluate.score import Score, class_count, score
+from manyview.evaluate.features import Features
+from manyview.evaluate.score import Score, accuracy, class_count
 
 __all__ = ["Knn", "class_scores", "knn", "nearest"]
 
-BANK_BLOCK = 65_536  # training samples scored at once: bounds memory for large sets
 GROUPS = 16
 
 
@@ -44,18 +44,23 @@ def knn(
     """Accuracy on `test` of the vote of the k nearest samples of `train`."""
     protocol = Knn(k, temperature)
     scores = class_scores(train, test, protocol, chunk=chunk, progress=progress)
-    return score(scores, test.labels, {"k": min(k, len(train)), "temperature": temperature})
+    return accuracy(
+        scores,
+        test.labels,
+        train_samples=len(train),
+        unreadable=len(train.unreadable) + len(test.unreadable),
+        preprocess=test.preprocess,
+        settings={"k": min(k, len(train)), "temperature": temperature},
+    )
 
 
-def class_scores(
-    train: Features, test: Features, protocol: Knn, *, chunk: int = 256, progress: bool = False
-) -> Tensor:
+def class_scores(train: Features, test: Features, protocol: Knn, *, chunk: int = 256, progress: bool = False) -> Tensor:
     """Logarithm of every class's votes for every test sample, (N, C); -inf for a class without a neighbour."""
     classes = class_count(train.labels, test.labels)
     bank = F.normalize(train.embeddings, dim=1)
-    queries = F.normalize(test.embeddings, dim=1).split(chunk)
+    queries = torch.split(F.normalize(test.embeddings, dim=1), chunk)
     scores = []
-    for query in track(queries, "nearest neighbours", progress=progress):
+    for query in track(queries, "nearest neighbours", show=progress):
         similarity, index = nearest(query, bank, min(protocol.k, len(bank)))
         scores.append(_log_votes(similarity / protocol.temperature, train.labels[index], classes))
     return torch.cat(scores)
@@ -72,12 +77,15 @@ def _log_votes(logits: Tensor, labels: Tensor, classes: int) -> Tensor:
     return top + votes.log()
 
 
-def nearest(query: Tensor, bank: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Similarities and row numbers of the k rows of `bank` (n, D) nearest to each `query` (N, D): (N, k) each, unsorted."""
+def nearest(query: Tensor, bank: Tensor, k: int, *, block: int = 65_536) -> tuple[Tensor, Tensor]:
+    """Similarities and row numbers (N, k), unsorted, of the k rows of `bank` (n, D) nearest to each `query` (N, D).
+
+    Only `block` rows are scored at once, which bounds the memory for large sets.
+    """
     best: tuple[Tensor, Tensor] | None = None
-    for start in range(0, len(bank), BANK_BLOCK):
-        block = bank[start : start + BANK_BLOCK]
-        values, index = _largest(query @ block.T, min(k, len(block)))
+    for start in range(0, len(bank), block):
+        similarity = query @ bank[start : start + block].T
+        values, index = _largest(similarity, min(k, similarity.shape[1]))
         index += start
         if best is not None:
             values, index = torch.cat([best[0], values], 1), torch.cat([best[1], index], 1)
@@ -100,7 +108,7 @@ def _largest(rows: Tensor, k: int) -> tuple[Tensor, Tensor]:
     if width < 2 * k:
         return rows.topk(k, dim=1, sorted=False)
     # Column c belongs to group c % width, which makes the maximum a vectorised pass over whole stretches of memory.
-    maxima = rows[:, : width * GROUPS].unflatten(1, (GROUPS, width)).amax(1)
+    maxima = rows[:, : width * GROUPS].view(-1, GROUPS, width).amax(1)
     groups = maxima.topk(k, dim=1, sorted=False).indices
     offsets = width * torch.arange(GROUPS, device=rows.device)
     rest = torch.arange(width * GROUPS, n, device=rows.device).expand(len(rows), -1)

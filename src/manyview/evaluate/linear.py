@@ -8,9 +8,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from manyview import counter
+from manyview.data.source import track
 from manyview.errors import UserError
-from manyview.evaluate.features import Features, track
-from manyview.evaluate.score import Score, class_count, score
+from manyview.evaluate.features import Features
+from manyview.evaluate.score import Score, accuracy, class_count
 
 __all__ = ["Linear", "fit", "linear"]
 
@@ -50,14 +51,21 @@ def linear(
     """Accuracy on `test` of a classifier whose penalty is chosen, and which is fitted, on `train` alone."""
     protocol = Linear(tuple(sorted(regularisation, reverse=True)), validation, iterations)
     # A class without training samples has no finite optimum: it is left out of the fit and never predicted.
-    present, labels = train.labels.unique(return_inverse=True)
+    present, labels = torch.unique(train.labels, return_inverse=True)
     mean, scale = _statistics(train.embeddings)
     inputs = _inputs(train.embeddings, mean, scale)
     penalty, start = _choose(inputs, labels, len(present), train.index, protocol, seed=seed, progress=progress)
     weights = fit(inputs, labels, len(present), penalty, iterations=iterations, start=start)
     scores = inputs.new_full((len(test), class_count(train.labels, test.labels)), -torch.inf)
     scores[:, present] = _inputs(test.embeddings, mean, scale) @ weights
-    return score(scores, test.labels, {"regularisation": penalty})
+    return accuracy(
+        scores,
+        test.labels,
+        train_samples=len(train),
+        unreadable=len(train.unreadable) + len(test.unreadable),
+        preprocess=test.preprocess,
+        settings={"regularisation": penalty},
+    )
 
 
 def _statistics(embeddings: Tensor) -> tuple[Tensor, Tensor]:
@@ -74,7 +82,7 @@ def _inputs(embeddings: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
 def _choose(
     inputs: Tensor, labels: Tensor, classes: int, index: Tensor, protocol: Linear, *, seed: int, progress: bool
 ) -> tuple[float, Tensor | None]:
-    """The penalty with the best accuracy on the held-out part (of equals the strongest), and the weights it gave there."""
+    """The penalty with the best accuracy on the held-out part (the strongest of equals), and its weights there."""
     if len(protocol.regularisation) == 1:
         return protocol.regularisation[0], None
     order = counter.bits(seed, VALIDATION_TAG, index).argsort().to(inputs.device)
@@ -84,7 +92,7 @@ def _choose(
     fitted, truth = inputs[rest], labels[rest]
     weights: Tensor | None = None
     best, best_accuracy = (protocol.regularisation[0], weights), -1.0
-    for penalty in track(protocol.regularisation, "regularisation", progress=progress):
+    for penalty in track(protocol.regularisation, "regularisation", show=progress):
         weights = fit(fitted, truth, classes, penalty, iterations=protocol.iterations, start=weights)
         accuracy = ((inputs[held_out] @ weights).argmax(1) == labels[held_out]).double().mean().item()
         if accuracy > best_accuracy:

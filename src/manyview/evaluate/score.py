@@ -77,12 +77,14 @@ def ranks(scores: Tensor, labels: Tensor) -> Tensor:
 
 def bootstrap(values: Tensor, *, seed: int = 0, resamples: int = 1000, level: float = 0.95) -> list[Interval]:
     """Percentile interval of the mean of each column of `values` (N, P); the same input gives the same interval."""
-    positions = torch.arange(len(values))
-    means = torch.stack(
-        [values[counter.bits(seed, BOOTSTRAP_TAG, r, positions) % len(values)].mean(0) for r in range(resamples)]
-    )
+    count = len(values)
+    positions = torch.arange(count)
+    means = []
+    for block in torch.split(torch.arange(resamples), max(1, 2**20 // count)):  # bounds memory
+        drawn = counter.bits(seed, BOOTSTRAP_TAG, block[:, None], positions) % count
+        means.append(values[drawn].mean(1))
     tail = (1 - level) / 2
-    low, high = torch.quantile(means, torch.tensor([tail, 1 - tail], dtype=means.dtype), dim=0).tolist()
+    low, high = torch.quantile(torch.cat(means), values.new_tensor([tail, 1 - tail]), dim=0).tolist()
     return list(zip(low, high, strict=True))
 
 

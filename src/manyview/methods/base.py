@@ -44,11 +44,15 @@ class Method(nn.Module):
     paper: ClassVar[Paper]
 
     encoder: Encoder  # what is trained, evaluated and exported
-    views: int  # per sample
 
     def __init__(self, config: Any, encoder: Encoder, *, samples: int, seed: int) -> None:
         super().__init__()
         self.config, self.encoder, self.seed = config, encoder, seed
+
+    @classmethod
+    def view_count(cls, config: Any) -> int:
+        """V, the views that a step needs of each sample."""
+        return 2
 
     @abstractmethod
     def step(self, batch: ViewBatch) -> dict[str, Tensor]: ...

@@ -5,7 +5,6 @@ from typing import Literal
 
 from torch import Tensor
 
-from manyview.encoders import Encoder
 from manyview.methods.base import ViewBatch
 from manyview.methods.moco_v2 import MoCoV2, MoCoV2Config
 from manyview.objectives import jcl, similarity
@@ -31,9 +30,9 @@ class JCL(MoCoV2):
     paper = replace(MoCoV2.paper, optim=replace(MoCoV2.paper.optim, batch_size=512, lr=0.06))
     config: JCLConfig
 
-    def __init__(self, config: JCLConfig, encoder: Encoder, *, samples: int, seed: int) -> None:
-        super().__init__(config, encoder, samples=samples, seed=seed)
-        self.views = 1 + config.keys
+    @classmethod
+    def view_count(cls, config: JCLConfig) -> int:
+        return 1 + config.keys
 
     def step(self, batch: ViewBatch) -> dict[str, Tensor]:
         lam = self.config.lam * (batch.progress if self.config.lam_schedule == "linear" else 1.0)

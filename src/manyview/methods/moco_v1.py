@@ -39,7 +39,6 @@ class MoCoV1(Method):
         OptimConfig(batch_size=256, lr=0.03, epochs=200, schedule="step", milestones=(0.6, 0.8)),
     )
     config: MoCoV1Config
-    views = 2
     fresh: tuple[Tensor, Tensor]  # keys and sample numbers of this step, enqueued after it
 
     def __init__(self, config: MoCoV1Config, encoder: Encoder, *, samples: int, seed: int) -> None:

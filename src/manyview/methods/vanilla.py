@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from manyview.encoders import Encoder
 from manyview.methods.base import ViewBatch
 from manyview.methods.moco_v2 import MoCoV2, MoCoV2Config
 from manyview.objectives import info_nce, similarity
@@ -28,9 +27,9 @@ class Vanilla(MoCoV2):
     paper = replace(MoCoV2.paper, optim=replace(MoCoV2.paper.optim, batch_size=512, lr=0.06))
     config: VanillaConfig
 
-    def __init__(self, config: VanillaConfig, encoder: Encoder, *, samples: int, seed: int) -> None:
-        super().__init__(config, encoder, samples=samples, seed=seed)
-        self.views = 1 + config.keys
+    @classmethod
+    def view_count(cls, config: VanillaConfig) -> int:
+        return 1 + config.keys
 
     def step(self, batch: ViewBatch) -> dict[str, Tensor]:
         q = self.encoder(batch.views[0])  # (N, D)

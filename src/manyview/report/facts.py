@@ -1,4 +1,4 @@
-"""What a run directory says about its run. Files may be missing or half-written: a run can be looked at while it goes on."""
+"""What a run directory says. Files may be missing or half-written: a run can be looked at while it goes on."""
 
 import json
 import math
@@ -95,7 +95,9 @@ def number(value: object) -> float | None:
 def _config(run: Path) -> dict[str, Any]:
     path = run / "config.json"
     if not path.is_file():
-        raise UserError(f"{run} is not a run directory (it holds no config.json): give the --out of a `manyview pretrain`")
+        raise UserError(
+            f"{run} is not a run directory (it holds no config.json): give the --out of a `manyview pretrain`"
+        )
     config = _json(path)
     if not isinstance(config, dict):
         raise UserError(f"{path} is not the config.json of a run: give the --out of a `manyview pretrain`")

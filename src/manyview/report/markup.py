@@ -6,12 +6,10 @@ import io
 
 from PIL import Image
 from torch import Tensor
-from torch.nn import functional as F
 
 __all__ = ["Markup", "join", "picture", "table", "tag"]
 
 _VOID = {"img", "meta", "link", "br"}
-_THUMBNAIL = 128  # pixels of the longer side; larger images are shrunk to it
 
 
 class Markup(str):
@@ -20,9 +18,11 @@ class Markup(str):
     __slots__ = ()
 
 
-def tag(name: str, *children: str, **attributes: str) -> Markup:
+def tag(name: str, /, *children: str, **attributes: str) -> Markup:
     """`<name …>children</name>`; a trailing underscore of an attribute is dropped, inner ones become hyphens."""
-    written = "".join(f' {key.rstrip("_").replace("_", "-")}="{html.escape(value)}"' for key, value in attributes.items())
+    written = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{html.escape(value)}"' for key, value in attributes.items()
+    )
     closing = "" if name in _VOID else f"</{name}>"
     return Markup(f"<{name}{written}>{join(*children)}{closing}")
 
@@ -41,12 +41,6 @@ def table(caption: str, header: list[str], rows: list[list[str]], *, class_: str
 
 def picture(image: Tensor, alt: str, **attributes: str) -> Markup:
     """(3, H, W) uint8 as an <img> that carries its bytes."""
-    height, width = image.shape[-2:]
-    shrink = _THUMBNAIL / max(height, width)
-    if shrink < 1:
-        size = (max(1, round(height * shrink)), max(1, round(width * shrink)))
-        small = F.interpolate(image[None].float(), size, mode="bilinear", antialias=True)[0]
-        image = small.round().clamp(0, 255).byte()
     # Small images are shown enlarged, where the traces of JPEG would show too.
     kind, options = ("png", {}) if max(image.shape[-2:]) <= 64 else ("jpeg", {"quality": 88})
     buffer = io.BytesIO()

@@ -15,30 +15,37 @@ __all__ = ["render"]
 
 # Nothing is fetched and nothing is run, whatever a file name may try.
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-_METHODS = {"jcl": "JCL", "moco-v1": "MoCo v1", "moco-v2": "MoCo v2", "simclr": "SimCLR", "vanilla": "Vanilla multi-key"}
+_METHODS = {
+    "jcl": "JCL",
+    "moco-v1": "MoCo v1",
+    "moco-v2": "MoCo v2",
+    "simclr": "SimCLR",
+    "vanilla": "Vanilla multi-key",
+}
 _PROTOCOLS = {
     "knn": "k nearest neighbours",
     "linear": "Linear probe on cached features",
     "linear-sgd": "Linear probe, SGD with augmentation",
 }
 _DIAGNOSTICS = {
-    "positive": "Similarity of positives",
+    "positive": "Cosine similarity of positives",
     "spread": "Spread of the positive similarities",
     "lam": "λ, weight of the covariance",
 }
-_MOST_VIEWS = 8
+_MOST_VIEWS, _MOST_CLASSES = 8, 12
 _MOST_UNREADABLE = 200
 
 
 def render(facts: Facts, pictures: Pictures | None, missing: str | None = None) -> str:
     """The whole page. `missing` says why there are no pictures."""
-    why = missing or "the data was not at hand when this page was written"
+    if missing is None:
+        missing = "the data was not at hand when this page was written" if facts.finished else "the run is not finished"
     sections = [
         ("training", "Training", _training(facts)),
         ("evaluation", "Evaluation", _evaluation(facts)),
-        ("views", "Sample views", _views(pictures, why)),
-        ("similarity", "Similarity of positives", _similarity(pictures, why)),
-        ("neighbours", "Nearest neighbours", _neighbours(pictures, why)),
+        ("views", "Sample views", _views(pictures, missing)),
+        ("similarity", "Similarity of positives", _similarity(pictures, missing)),
+        ("neighbours", "Nearest neighbours", _neighbours(pictures, missing)),
         ("configuration", "Configuration", _configuration(facts)),
     ]
     if facts.unreadable:
@@ -102,7 +109,7 @@ def _verdict(facts: Facts) -> list[str]:
     comparison = _first(facts, "knn") or (facts.comparisons[0] if facts.comparisons else None)
     trained, random = (comparison.top1(name) if comparison else None for name in ("trained", "random"))
     if comparison is None or trained is None:
-        return ["Not evaluated yet: ", tag("code", _command(facts, "evaluate knn")), " tells what the encoder has learnt."]
+        return _not_evaluated(facts)
     protocol = "kNN" if comparison.protocol == "knn" else _PROTOCOLS.get(comparison.protocol, comparison.protocol)
     text = f"{protocol} top-1 on {comparison.data}: {_percent(trained)}"
     if random is None:
@@ -132,8 +139,12 @@ def _figures(facts: Facts) -> list[Markup]:
         batch = number(facts.setting("optim", "batch_size")) or 0.0
         waits = facts.series("wait")[1]
         wait = f"{sum(waits) / len(waits):.1%} of the time waiting for data" if waits else ""
-        figures.append(_figure("Images per second", f"{len(rates) * batch / facts.seconds:,.0f}", wait.replace("%", "\u202f%")))
-        figures.append(_figure("Training time", _duration(facts.seconds), f"{len(facts.metrics):,} steps{_epochs(facts)}"))
+        figures.append(
+            _figure("Images per second", f"{len(rates) * batch / facts.seconds:,.0f}", wait.replace("%", "\u202f%"))
+        )
+        figures.append(
+            _figure("Training time", _duration(facts.seconds), f"{len(facts.metrics):,} steps{_epochs(facts)}")
+        )
     return figures
 
 
@@ -149,9 +160,8 @@ def _figure(name: str, value: str, note: str) -> Markup:
 
 
 def _epochs(facts: Facts) -> str:
-    batch, samples = number(facts.setting("optim", "batch_size")), number(facts.data.get("samples"))
-    per_epoch = samples // batch if batch and samples else 0
-    return f" · {len(facts.metrics) / per_epoch:.1f} epochs" if per_epoch else ""
+    epochs = facts.series("epoch")[1]
+    return f" · {epochs[-1]:.4g} epochs" if epochs else ""
 
 
 # ---- sections ----
@@ -160,16 +170,22 @@ def _epochs(facts: Facts) -> str:
 def _training(facts: Facts) -> Markup:
     if not facts.metrics:
         return tag("p", "No step has been recorded yet.", class_="soft")
-    plots = [line_plot("loss", *facts.series("loss"), title="Loss", smoothed=True, reference=_chance(facts))]
+    plots = [
+        line_plot(
+            "loss", *facts.series("loss"), title="Loss", smoothed=True, log_if_wide=True, reference=_chance(facts)
+        )
+    ]
     if facts.series("knn")[0]:
         knn = facts.series("knn")
-        plots.append(line_plot("knn", *knn, title="kNN top-1 during training", percent=True, markers=True))
+        plots.append(line_plot("knn", *knn, title="kNN top-1 during training", percent=True))
     for key in facts.diagnostics:
         title = _DIAGNOSTICS.get(key, key)
         plots.append(line_plot(f"diagnostic-{len(plots)}", *facts.series(key), title=title, smoothed=True))
     plots.append(line_plot("lr", *facts.series("lr"), title="Learning rate", from_zero=True))
     rate, wait = facts.series("images_per_s"), facts.series("wait")
-    plots.append(line_plot("rate", *rate, title="Throughput, images per second", colour=RANDOM, smoothed=True, from_zero=True))
+    plots.append(
+        line_plot("rate", *rate, title="Throughput, images per second", colour=RANDOM, smoothed=True, from_zero=True)
+    )
     title = "Share of the time waiting for data"
     plots.append(line_plot("wait", *wait, title=title, colour=RANDOM, smoothed=True, percent=True, from_zero=True))
     note = tag("p", "Pale: each step. Strong: the mean over 2\u202f% of the steps around.", class_="note")
@@ -184,21 +200,22 @@ def _chance(facts: Facts) -> tuple[str, float] | None:
 
 def _evaluation(facts: Facts) -> Markup:
     if not facts.comparisons:
-        command = tag("code", _command(facts, "evaluate knn"))
-        return tag("p", "This encoder has not been evaluated yet. To do so: ", command, class_="soft")
+        return tag("p", *_not_evaluated(facts), class_="soft")
     return join(*(_comparison(comparison) for comparison in facts.comparisons))
 
 
 def _comparison(comparison: Comparison) -> Markup:
     order = sorted(comparison.results, key=lambda name: (name != "trained", name))
     rows = [
-        [f"{name} encoder", _accuracy(comparison.results[name], "top1", name), _accuracy(comparison.results[name], "top5", name)]
+        [name, _accuracy(comparison.results[name], "top1", name), _accuracy(comparison.results[name], "top5", name)]
         for name in order
     ]
     protocol = _PROTOCOLS.get(comparison.protocol, comparison.protocol)
-    caption = "Accuracy on images not used for fitting, with bootstrap interval"
+    caption = "Accuracy on test images, with 95\u202f% bootstrap interval"
     head = tag("h3", f"{protocol} · {comparison.data}")
-    return join(head, table(caption, ["Encoder", "Top-1", "Top-5"], rows, class_="results"), _conditions(comparison, order))
+    return join(
+        head, table(caption, ["Encoder", "Top-1", "Top-5"], rows, class_="results"), _conditions(comparison, order)
+    )
 
 
 def _accuracy(result: Mapping[str, Any], key: str, encoder: str) -> Markup:
@@ -210,40 +227,51 @@ def _accuracy(result: Mapping[str, Any], key: str, encoder: str) -> Markup:
     spread = f" ({ends[0]:.1%} – {ends[1]:.1%})".replace("%", "\u202f%") if len(ends) == 2 and None not in ends else ""
     share = f"width: {100 * min(max(value, 0.0), 1.0):.2f}%"
     bar = tag("span", tag("i", style=share), class_="bar trained" if encoder == "trained" else "bar")
-    return join(tag("strong", _percent(value)), tag("span", spread, class_="soft"), bar)
+    return join(tag("strong", _percent(value)), tag("span", spread, class_="soft interval"), bar)
 
 
 def _conditions(comparison: Comparison, order: list[str]) -> Markup:
-    """Under which conditions the figures were obtained; once, unless the encoders differ in them."""
-    sentences = {name: _condition(comparison, comparison.results[name]) for name in order}
-    if len(set(sentences.values())) == 1:
-        return tag("p", sentences[order[0]], class_="note")
-    return join(*(tag("p", tag("strong", f"{name}: "), sentences[name], class_="note") for name in order))
-
-
-def _condition(comparison: Comparison, result: Mapping[str, Any]) -> str:
+    """Under which conditions the figures were obtained."""
+    result = comparison.results[order[0]]
     counts = [
         f"{value:,.0f} {what}"
-        for key, what in (("train_samples", "training images"), ("test_samples", "test images"), ("classes", "classes"))
-        if (value := number(result.get(key))) is not None
+        for key, what in (
+            ("train_samples", "images to fit on"),
+            ("test_samples", "to test on"),
+            ("classes", "classes"),
+            ("unreadable", "unreadable images left out"),
+        )
+        if (value := number(result.get(key)))
     ]
-    settings = result.get("settings")
-    written = ", ".join(f"{key} = {_value(value)}" for key, value in settings.items()) if isinstance(settings, dict) else ""
     sentences = [
-        f"Split: {comparison.test_data}.",
+        f"Tested on {comparison.test_data}.",
         f"{', '.join(counts)}." if counts else "",
         f"Images: {result['preprocess']}." if result.get("preprocess") else "",
-        f"Settings: {written}." if written else "",
+        f"Settings: {settings}." if (settings := _settings(comparison, order)) else "",
     ]
-    return " ".join(sentence for sentence in sentences if sentence)
+    return tag("p", " ".join(sentence for sentence in sentences if sentence), class_="note")
 
 
-def _views(pictures: Pictures | None, why: str) -> Markup:
+def _settings(comparison: Comparison, order: list[str]) -> str:
+    """Each setting once, unless the encoders differ in it (the chosen regularisation does)."""
+    groups = {name: group for name in order if isinstance(group := comparison.results[name].get("settings"), dict)}
+    written = []
+    for key in dict.fromkeys(key for group in groups.values() for key in group):
+        values = {name: _value(group.get(key)) for name, group in groups.items()}
+        one = set(values.values())
+        text = one.pop() if len(one) == 1 else ", ".join(f"{value} ({name})" for name, value in values.items())
+        written.append(f"{key.replace('_', ' ')} {text}")
+    return "; ".join(written)
+
+
+def _views(pictures: Pictures | None, missing: str) -> Markup:
     if pictures is None or not pictures.views:
-        return _not_shown(why)
+        return _not_shown(missing)
     count = len(pictures.views[0].views)
     shown = f", the first {_MOST_VIEWS} of {count}" if count > _MOST_VIEWS else ""
-    text = f"Each row is one image of {pictures.source}: first as it is, then its views as the encoder meets them{shown}."
+    text = (
+        f"Each row is one image of {pictures.source}: first as it is, then its views as the encoder meets them{shown}."
+    )
     return join(tag("p", text, class_="note"), *map(_view_row, pictures.views))
 
 
@@ -254,34 +282,42 @@ def _view_row(row: SampleViews) -> Markup:
     return _strip([original, *shown])
 
 
-def _similarity(pictures: Pictures | None, why: str) -> Markup:
+def _similarity(pictures: Pictures | None, missing: str) -> Markup:
     if pictures is None or not pictures.geometry:
-        return _not_shown(why)
+        return _not_shown(missing)
     plot = similarity_plot("similarity", {name: (g.same, g.different) for name, g in pictures.geometry.items()})
     count = len(next(iter(pictures.geometry.values())).same)
     text = (
-        f"Features of several views of {count:,} images. A good encoder finds the views of one image alike and different images "
-        "unlike; separation is the probability that a pair of the first kind is more similar than one of the second (0.5 is chance)."
+        f"Features of the views of {count:,} images, less the mean feature, which would make everything look alike. "
+        "A good encoder finds the views of one image alike and those of different images unlike. Separation is the "
+        "probability that the views of an image are more similar than those of two images (0.5 is chance)."
     )
     rows = [
-        [f"{name} encoder", f"{g.separation:.3f}", f"{g.alignment:.3f}", f"{g.uniformity:.2f}", f"{g.effective_rank:.1f} of {g.dim}"]
+        [
+            name,
+            *map(
+                _signed, (f"{g.separation:.3f}", f"{g.alignment:.3f}", f"{g.uniformity:.2f}", f"{g.effective_rank:.1f}")
+            ),
+        ]
         for name, g in pictures.geometry.items()
     ]
     header = ["Encoder", "Separation ↑", "Alignment ↓", "Uniformity ↓", "Effective rank ↑"]
     return join(
         tag("p", text, class_="note"),
         tag("figure", Markup(plot), class_="wide"),
-        table("Geometry of the unit features", header, rows),
+        table("Geometry of these features, scaled to unit length", header, rows),
     )
 
 
-def _neighbours(pictures: Pictures | None, why: str) -> Markup:
+def _neighbours(pictures: Pictures | None, missing: str) -> Markup:
     if pictures is None or not pictures.neighbours:
-        return _not_shown(why)
+        return _not_shown(missing)
     text = f"First the query, then the images nearest to it among {pictures.pool:,}, with their cosine similarity."
     if pictures.neighbours[0].query.label is not None:
         text += " Green and ✓: the label of the query; red and ✗: another one. Labels were not used for training."
-    shares = [f"{name} encoder {_percent(g.agreement)}" for name, g in pictures.geometry.items() if g.agreement is not None]
+    shares = [
+        f"{name} encoder {_percent(g.agreement)}" for name, g in pictures.geometry.items() if g.agreement is not None
+    ]
     if shares:
         text += f" Share of neighbours with the query's label, over all {pictures.pool:,} images: {', '.join(shares)}."
     return join(tag("p", text, class_="note"), *map(_neighbour_row, pictures.neighbours))
@@ -294,7 +330,10 @@ def _neighbour_row(row: Neighbourhood) -> Markup:
         tag("figcaption", tag("strong", row.query.label or "query")),
         class_="first",
     )
-    return _strip([query, *(_neighbour(row.query, *pair) for pair in zip(row.neighbours, row.similarities, strict=True))], "neighbours")
+    return _strip(
+        [query, *(_neighbour(row.query, *pair) for pair in zip(row.neighbours, row.similarities, strict=True))],
+        "neighbours",
+    )
 
 
 def _neighbour(query: Sample, sample: Sample, similarity: float) -> Markup:
@@ -313,18 +352,31 @@ def _configuration(facts: Facts) -> Markup:
         table(name.capitalize(), [], [[key.replace("_", "-"), _value(value)] for key, value in group.items()])
         for name, group in facts.config.items()
     ]
-    data = {"name": facts.data.get("name"), "samples": facts.data.get("samples"), "size": facts.data.get("size")}
-    classes = facts.data.get("classes")
-    if isinstance(classes, list):
-        data["classes"] = f"{len(classes)}: {', '.join(map(str, classes[:12]))}{' …' if len(classes) > 12 else ''}" if classes else None
-    data["fingerprint"] = facts.data.get("fingerprint")
-    groups.append(table("Data as found", [], [[key, _value(value)] for key, value in data.items()]))
+    groups.append(table("Data as found", [], _data_rows(facts.data)))
     return tag("div", *groups, class_="groups")
+
+
+def _data_rows(data: Mapping[str, Any]) -> list[list[str]]:
+    size, classes = data.get("size"), data.get("classes")
+    names = ", ".join(map(str, classes[:_MOST_CLASSES])) if isinstance(classes, list) else ""
+    more = (
+        f" and {len(classes) - _MOST_CLASSES} more"
+        if isinstance(classes, list) and len(classes) > _MOST_CLASSES
+        else ""
+    )
+    return [
+        ["name", _value(data.get("name"))],
+        ["samples", _value(data.get("samples"))],
+        ["size", "×".join(map(str, size)) if isinstance(size, list) else "various"],
+        ["classes", f"{names}{more}" or "–"],
+        ["fingerprint", _value(data.get("fingerprint"))],
+    ]
 
 
 def _unreadable(facts: Facts) -> Markup:
     count = len(facts.unreadable)
-    text = f"{count:,} image{'s' if count > 1 else ''} could not be read and {'were' if count > 1 else 'was'} replaced by others."
+    text = "1 image could not be read; another" if count == 1 else f"{count:,} images could not be read; others"
+    text += " took its place." if count == 1 else " took their places."
     if count > _MOST_UNREADABLE:
         text += f" The first {_MOST_UNREADABLE}; unreadable.txt lists all."
     rows = [[name, reason] for name, reason in facts.unreadable[:_MOST_UNREADABLE]]
@@ -345,7 +397,7 @@ def _next(facts: Facts) -> Markup:
             _command(facts, "evaluate knn"),
             _command(facts, "evaluate linear"),
             f"{_command(facts, 'embed')} --out features.npz",
-            f"manyview export {run} --format timm --out encoder-timm.safetensors",
+            f"manyview export {run} --format {_format(facts)} --out exported.safetensors",
         ]
     )
     python = "\n".join(
@@ -363,6 +415,14 @@ def _next(facts: Facts) -> Markup:
     )
 
 
+def _format(facts: Facts) -> str:
+    """timm's names of the weights, where timm has the same network."""
+    backbone, stem, norm = (facts.setting("encoder", name) for name in ("backbone", "stem", "norm"))
+    return (
+        "timm" if (stem, norm) == ("standard", "batch") and backbone not in ("tiny", "alexnet-small") else "safetensors"
+    )
+
+
 # ---- small parts ----
 
 
@@ -371,12 +431,18 @@ def _command(facts: Facts, verb: str) -> str:
     return f"manyview {verb} {shlex.quote(str(facts.path))} --data {shlex.quote(str(data))}"
 
 
-def _not_shown(why: str) -> Markup:
-    return tag("p", f"Not shown: {why}.", class_="soft")
+def _not_evaluated(facts: Facts) -> list[str]:
+    if not facts.finished:
+        return ["Not evaluated yet: the encoder is written at the end of the run."]
+    return ["Not evaluated yet: ", tag("code", _command(facts, "evaluate knn")), " tells what the encoder has learnt."]
+
+
+def _not_shown(missing: str) -> Markup:
+    return tag("p", f"Not shown: {missing}.", class_="soft")
 
 
 def _strip(cells: list[Markup], class_: str = "") -> Markup:
-    columns = f"grid-template-columns: repeat({len(cells)}, minmax(0, 1fr))"
+    columns = f"grid-template-columns: minmax(0, 1fr) 2px repeat({len(cells) - 1}, minmax(0, 1fr))"
     return tag("div", *cells, class_=f"strip {class_}".strip(), style=columns)
 
 
@@ -406,7 +472,11 @@ def _percent(share: float) -> str:
 
 
 def _points(difference: float) -> str:
-    return f"{100 * difference:+.1f} points".replace("-", "−")
+    return _signed(f"{100 * difference:+.1f} points")
+
+
+def _signed(text: str) -> str:
+    return text.replace("-", "−")
 
 
 def _duration(seconds: float) -> str:

@@ -1,11 +1,11 @@
-"""What the page shows of the data: some samples with their views, how similar features are, and who is whose neighbour."""
+"""What the page shows of the data: samples with their views, how similar features are, who is whose neighbour."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from manyview import counter
@@ -19,35 +19,36 @@ from manyview.diagnose import (
     separation,
     uniformity,
 )
+from manyview.encoders import FrozenEncoder
 from manyview.evaluate.features import extract
 from manyview.views import Augment
 
 __all__ = ["Geometry", "Neighbourhood", "Pictures", "Sample", "SampleViews", "collect"]
 
-_ORDER = 0x7265706F7274  # keeps the choice of samples apart from other uses of the seed
-_CHUNK = 64
+_TAG = 0x7265706F7274  # keeps the choice of samples apart from other uses of the seed
+_THUMBNAIL = 128  # pixels of the longer side; larger images are shrunk, since some sets hold photographs of 50 MB each
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One image as it is stored. (3, H, W) uint8."""
+    """A thumbnail (3, H, W) uint8, with the sample's name and the name of its class."""
 
     name: str
     image: Tensor
-    label: str | None
+    label: str | None = None
 
 
 @dataclass(frozen=True)
 class SampleViews:
-    """One image and its views. (V, 3, h, w) uint8."""
+    """A sample and thumbnails of its views."""
 
     sample: Sample
-    views: Tensor
+    views: tuple[Tensor, ...]
 
 
 @dataclass(frozen=True)
 class Neighbourhood:
-    """One image and those nearest to it, nearest first."""
+    """A sample and those nearest to it, nearest first, with their cosine similarities."""
 
     query: Sample
     neighbours: tuple[Sample, ...]
@@ -56,7 +57,7 @@ class Neighbourhood:
 
 @dataclass(frozen=True)
 class Geometry:
-    """How one encoder's unit features lie; see `manyview.diagnose`."""
+    """How one encoder's features lie, centred and of unit length: see the functions of `manyview.diagnose`."""
 
     same: Tensor  # (N,) similarity of the views of each image
     different: Tensor  # (N(N-1)/2,) similarity of the views of two images
@@ -64,13 +65,12 @@ class Geometry:
     alignment: float
     uniformity: float
     effective_rank: float
-    dim: int
-    agreement: float | None = None  # share of the nearest neighbours with the image's own label
+    agreement: float | None  # share of the nearest neighbours that have the image's own label; None without labels
 
 
 @dataclass(frozen=True)
 class Pictures:
-    """What `collect` found, by encoder ("trained", "random") where there is one; sections without content stay empty."""
+    """What `collect` found; geometry by encoder ("trained", "random")."""
 
     source: str
     views: tuple[SampleViews, ...] = ()
@@ -82,8 +82,8 @@ class Pictures:
 def collect(
     source: Source,
     augment: Augment,
-    encoder: nn.Module | None = None,
-    random: nn.Module | None = None,
+    encoder: FrozenEncoder | None = None,
+    random: FrozenEncoder | None = None,
     *,
     rows: int = 6,
     pairs: int = 128,
@@ -93,27 +93,120 @@ def collect(
     seed: int = 0,
     progress: bool = False,
 ) -> Pictures:
-    """`rows` samples with their views, similarities over `pairs` images, and neighbours of `queries` images among `pool`.
+    """Views of `rows` samples, similarities over `pairs` images, and neighbours of `queries` images among `pool`.
 
-    `encoder` and `random` are frozen encoders: images of uint8 or [0, 1] in, features out. Without an `encoder` only views
-    are shown. The choice of samples depends on `seed` and the number of samples alone; unreadable images are passed over.
+    `random` is the same encoder before any training. Without an `encoder` only views are shown. Which samples are
+    chosen depends on `seed` and their number alone; unreadable ones are passed over.
     """
-    order = counter.permutation(len(source), seed, _ORDER)
-    chosen = list(islice(_readable(source, order), max(rows, pairs if encoder is not None else 0)))
-    shown = tuple(_sample_views(source, augment, chosen[:rows]))
-    encoders = {name: e for name, e in (("trained", encoder), ("random", random)) if e is not None}
-    if encoder is None or len(chosen) < 2:
+    order = counter.permutation(len(source), seed, _TAG)
+    shown = tuple(
+        _sample_views(source, augment, number, image) for number, image in islice(_readable(source, order), rows)
+    )
+    if encoder is None:
         return Pictures(source.name, shown)
+    encoders = {"trained": encoder} if random is None else {"trained": encoder, "random": random}
+    views = _view_features(encoders, source, augment, islice(_readable(source, order), pairs))
     part = Subset(source, order[:pool])
-    geometry = {}
-    for name, each in encoders.items():
-        found = extract(each, part, batch_size=_CHUNK, progress=progress)
-        bank = F.normalize(found.embeddings, dim=1)
-        index = nearest(bank, bank, neighbours, exclude=torch.arange(len(bank)))
-        agreement = float((found.labels[index[1]] == found.labels[:, None]).double().mean()) if _labelled(source) else None
-        geometry[name] = _geometry(each, source, augment, chosen[:pairs], agreement)
-        if name == "trained":
-            where, rows_near = part.indices[found.index], index
-            asked = _queries(found.labels, queries)
-    hoods = tuple(_neighbourhood(source, where, row, rows_near) for row in asked)
-    return Pictures(source.name, shown, geometry, hoods, len(where))
+    features = {name: extract(each, part, batch_size=64, progress=progress) for name, each in encoders.items()}
+    near = {name: _neighbours(each.embeddings, neighbours) for name, each in features.items()}
+    geometry = {
+        name: _geometry(
+            views[name], None if source.labels is None else _agreement(features[name].labels, near[name][1])
+        )
+        for name in encoders
+        if min(views[name].shape[:2]) > 1  # a single view or image has nothing to be compared with
+    }
+    numbers = part.indices[features["trained"].index].tolist()  # of the bank's rows, in the source
+    asked = _queries(features["trained"].labels, queries)
+    hoods = tuple(_neighbourhood(source, numbers, row, *near["trained"]) for row in asked)
+    return Pictures(source.name, shown, geometry, hoods, len(numbers))
+
+
+def _readable(source: Source, order: Tensor) -> Iterator[tuple[int, Tensor]]:
+    for number in order.tolist():
+        try:
+            yield number, source.read(number)
+        except Unreadable:
+            continue
+
+
+def _sample(source: Source, number: int, image: Tensor) -> Sample:
+    label = None if source.labels is None else source.classes[int(source.labels[number])]
+    return Sample(source.id(number), _thumbnail(image), label)
+
+
+def _sample_views(source: Source, augment: Augment, number: int, image: Tensor) -> SampleViews:
+    pixels = _views(source, augment, [(number, image)])[:, 0].mul(255).round().byte()
+    return SampleViews(_sample(source, number, image), tuple(map(_thumbnail, pixels)))
+
+
+def _views(source: Source, augment: Augment, samples: list[tuple[int, Tensor]]) -> Tensor:
+    """The views (V, N, 3, h, w) of the samples in the first epoch, as pixels in [0, 1]."""
+    if source.size is None:
+        batch = torch.stack([augment.crop(image, number, 0) for number, image in samples])
+    else:
+        batch = torch.stack([image for _, image in samples])
+    normalised = augment.apply(batch, augment.plan(torch.tensor([number for number, _ in samples]), 0))
+    mean, std = (torch.tensor(values).view(3, 1, 1) for values in (augment.recipe.mean, augment.recipe.std))
+    return (normalised * std + mean).clamp(0, 1)
+
+
+@torch.no_grad()
+def _view_features(
+    encoders: Mapping[str, FrozenEncoder], source: Source, augment: Augment, samples: Iterator[tuple[int, Tensor]]
+) -> dict[str, Tensor]:
+    """Features (V, N, F) by encoder; a few samples at a time, as their views may be large."""
+    parts: dict[str, list[Tensor]] = {name: [] for name in encoders}
+    while some := list(islice(samples, 16)):
+        views = _views(source, augment, some)
+        for name, encoder in encoders.items():
+            features = encoder(views.flatten(0, 1).to(encoder.mean.device)).float().cpu()
+            parts[name].append(features.unflatten(0, views.shape[:2]))
+    return {name: torch.cat(some, dim=1) for name, some in parts.items()}
+
+
+def _geometry(features: Tensor, agreement: float | None) -> Geometry:
+    # Features behind a ReLU share a large constant part, for which a random encoder finds everything alike.
+    views = F.normalize(features - features.mean((0, 1)), dim=-1)
+    same, different = positive_similarity(views), different_similarity(views)
+    return Geometry(
+        same,
+        different,
+        separation(same, different),
+        alignment(views),
+        uniformity(views[0]),
+        effective_rank(views[0]),
+        agreement,
+    )
+
+
+def _neighbours(features: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Cosines and rows (N, k) of every row's nearest others."""
+    bank = F.normalize(features, dim=1)
+    return nearest(bank, bank, k, exclude=torch.arange(len(bank)))
+
+
+def _agreement(labels: Tensor, near: Tensor) -> float:
+    return float((labels[near] == labels[:, None]).double().mean())
+
+
+def _queries(labels: Tensor, count: int) -> list[int]:
+    """Rows to show: the first of each class, and then the first of the rest."""
+    firsts: dict[int, int] = {}
+    for row, label in enumerate(labels.tolist()):
+        firsts.setdefault(label, row)
+    return list(dict.fromkeys([*firsts.values(), *range(len(labels))]))[:count]
+
+
+def _neighbourhood(source: Source, numbers: list[int], row: int, cosines: Tensor, rows: Tensor) -> Neighbourhood:
+    query, *others = (_sample(source, numbers[r], source.read(numbers[r])) for r in [row, *rows[row].tolist()])
+    return Neighbourhood(query, tuple(others), tuple(cosines[row].tolist()))
+
+
+def _thumbnail(image: Tensor) -> Tensor:
+    height, width = image.shape[-2:]
+    shrink = _THUMBNAIL / max(height, width)
+    if shrink >= 1:
+        return image
+    size = (max(1, round(height * shrink)), max(1, round(width * shrink)))
+    return F.interpolate(image[None].float(), size, mode="bilinear", antialias=True)[0].round().clamp(0, 255).byte()

@@ -9,12 +9,12 @@ STYLE = (
     + """
 :root { color-scheme: light dark; --page: #f5f6f8; --card: #fff; --ink: #1b2027; --soft: #5b6572; --line: #dde1e7;
   --code: #eef0f4; --good: #1a8a4a; --bad: #c93c37; --warn: #fdf3dc; --accent: #1d5fc4; }
-@media (prefers-color-scheme: dark) { :root { --page: #14171c; --card: #1c2027; --ink: #e4e8ee; --soft: #9aa4b2; --line: #343b46;
-  --code: #262c35; --good: #4cc27d; --bad: #f0766f; --warn: #3a3018; --accent: #7fb0f5; } }
+@media (prefers-color-scheme: dark) { :root { --page: #14171c; --card: #1c2027; --ink: #e4e8ee; --soft: #9aa4b2;
+  --line: #343b46; --code: #262c35; --good: #4cc27d; --bad: #f0766f; --warn: #3a3018; --accent: #7fb0f5; } }
 * { box-sizing: border-box; }
 html { -webkit-text-size-adjust: 100%; scroll-behavior: smooth; }
-body { margin: 0; background: var(--page); color: var(--ink); font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto,
-  "Helvetica Neue", "Noto Sans", "Liberation Sans", Arial, sans-serif; }
+body { margin: 0; background: var(--page); color: var(--ink); font: 16px/1.55 system-ui, -apple-system, "Segoe UI",
+  Roboto, "Helvetica Neue", "Noto Sans", "Liberation Sans", Arial, sans-serif; }
 main, header, footer { max-width: 1120px; margin: 0 auto; padding: 0 20px; }
 header { padding-top: 36px; }
 h1 { font-size: 2rem; line-height: 1.2; margin: 0 0 6px; letter-spacing: -0.015em; overflow-wrap: anywhere; }
@@ -28,17 +28,18 @@ a { color: var(--accent); }
 nav { display: flex; flex-wrap: wrap; gap: 4px 18px; margin: 18px 0 0; font-size: 0.9rem; }
 nav a { text-decoration: none; }
 nav a:hover, nav a:focus { text-decoration: underline; }
-section { background: var(--card); border: 1px solid var(--line); border-radius: 12px; padding: 22px 24px; margin: 18px 0; }
+section { background: var(--card); border: 1px solid var(--line); border-radius: 12px; padding: 22px 24px;
+  margin: 18px 0; }
 .figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(170px, 1fr)); gap: 14px; margin: 22px 0 0; }
 .figure { background: var(--card); border: 1px solid var(--line); border-radius: 12px; padding: 14px 16px; }
-.figure b { display: block; font-size: 1.75rem; font-weight: 650; line-height: 1.25; letter-spacing: -0.02em;
-  font-variant-numeric: tabular-nums; }
+.figure b { display: block; font-size: 1.5rem; font-weight: 650; line-height: 1.35; white-space: nowrap;
+  letter-spacing: -0.02em; font-variant-numeric: tabular-nums; }
 .figure span { display: block; font-size: 0.85rem; color: var(--soft); }
 .warning { background: var(--warn); border-radius: 8px; padding: 10px 14px; margin: 16px 0 0; max-width: none; }
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 400px), 1fr)); gap: 18px 28px; }
 figure { margin: 0; }
 figure svg { display: block; width: 100%; height: auto; }
-figure.wide { max-width: 820px; }
+figure.wide { max-width: 600px; margin-bottom: 16px; }
 .scroll { overflow-x: auto; margin: 0 0 12px; }
 table { border-collapse: collapse; font-size: 0.92rem; font-variant-numeric: tabular-nums; }
 caption { text-align: left; font-size: 0.85rem; padding: 0 0 6px; }
@@ -51,16 +52,18 @@ table.results td, table.results tbody th { white-space: nowrap; }
 .bar { display: block; height: 6px; border-radius: 3px; margin-top: 4px; min-width: 120px; background: var(--code); }
 .bar i { display: block; height: 100%; border-radius: 3px; background: var(--random); }
 .bar.trained i { background: var(--trained); }
-.groups { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 310px), 1fr)); gap: 8px 32px; }
+.groups { columns: 3 290px; column-gap: 32px; }
+.groups .scroll { break-inside: avoid; margin-bottom: 16px; }
 .groups table { width: 100%; }
 .groups caption { font-size: 0.95rem; font-weight: 600; color: var(--ink); }
-.groups tbody th { font-weight: 400; color: var(--soft); white-space: nowrap; }
+.groups tbody th { width: 42%; font-weight: 400; color: var(--soft); overflow-wrap: anywhere; }
 .groups td { overflow-wrap: anywhere; }
 .strip { display: grid; gap: 6px; margin: 0 0 14px; max-width: 900px; }
 .strip figure { min-width: 0; font-size: 0.78rem; line-height: 1.35; }
-.strip img { display: block; width: 100%; aspect-ratio: 1; object-fit: contain; border-radius: 6px; background: var(--code); }
+.strip img { display: block; width: 100%; aspect-ratio: 1; object-fit: contain;
+  border-radius: 6px; background: var(--code); }
 .strip img.pixels { image-rendering: pixelated; }
-.strip .first { margin-right: 8px; }
+.strip .first + * { grid-column: 3; }  /* column 2 is a gap that sets the first apart */
 .strip figcaption { padding-top: 3px; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
 .neighbours img { border: 3px solid transparent; }
 .neighbours .same img { border-color: var(--good); }
@@ -75,11 +78,13 @@ footer { padding-bottom: 40px; color: var(--soft); font-size: 0.85rem; }
   h1 { font-size: 1.55rem; }
   .figures { grid-template-columns: 1fr 1fr; gap: 10px; }
   .figure { padding: 10px 12px; }
-  .figure b { font-size: 1.35rem; }
+  .figure b { font-size: 1.25rem; }
   .strip { gap: 3px; }
-  .strip .first { margin-right: 4px; }
   .strip figcaption { font-size: 0.66rem; }
   .neighbours img { border-width: 2px; }
+  .interval { display: block; font-size: 0.8rem; }
+  .bar { min-width: 60px; }
+  th, td { padding-right: 12px; }
 }
 @media print { body { background: #fff; } section, .figure { break-inside: avoid; } nav { display: none; } }
 """

@@ -1,0 +1,39 @@
+# `make demo` and `make test` need nothing but Python (3.11 or newer), pip and make: the environment is made on first use.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint format bench clean
+
+demo: .venv/installed
+	rm -rf runs/demo
+	$(BIN)/manyview pretrain jcl --data scenes --out runs/demo
+	$(BIN)/manyview evaluate knn runs/demo --data scenes
+	$(BIN)/manyview evaluate linear runs/demo --data scenes
+	$(BIN)/manyview report runs/demo
+
+test: lint
+	$(BIN)/pytest
+
+lint: .venv/installed
+	$(BIN)/ruff check src tests bench
+	$(BIN)/ruff format --check src tests bench
+	$(BIN)/mypy
+
+format: .venv/installed
+	$(BIN)/ruff check --fix src tests bench
+	$(BIN)/ruff format src tests bench
+
+bench: .venv/installed
+	$(BIN)/python -m bench
+
+clean:
+	rm -rf .venv build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache
+
+.venv/installed: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "manyview needs Python 3.11 or newer: make PYTHON=python3.11 ..."; exit 1; }
+	@echo "installing the locked versions into .venv (some minutes; about 5 GB on Linux, mostly CUDA libraries)"
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@

@@ -1,0 +1,3 @@
+from manyview.cli import main
+
+raise SystemExit(main())

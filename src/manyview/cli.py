@@ -1,0 +1,396 @@
+"""The command line: dataclasses become flags, commands call the library."""
+
+import argparse
+import json
+import sys
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from manyview import __version__, presets
+from manyview.config import AnyConfig, Config, DataConfig, RunConfig
+from manyview.data import Source, open_source, pack
+from manyview.encoders import export, load
+from manyview.errors import UserError
+from manyview.evaluate import Knn, Linear, LinearSgd, embed, evaluate, table
+from manyview.methods import METHODS, Method, find
+from manyview.pretrain import Stopped, pick_device, pretrain, read_facts, report, resume
+from manyview.views import Augment, recipe
+
+__all__ = ["main"]
+
+Run = tyro.conf.Positional[Path]
+console = Console()
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs one command; a user's mistake is one line on stderr and exit code 2."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        if not words or words[0] in ("-h", "--help"):
+            overview()
+        elif words[0] == "--version":
+            print(__version__)
+        elif words[0] in COMMANDS:
+            COMMANDS[words[0]](words[1:])
+        else:
+            raise UserError(f"no command {words[0]!r}: choose one of {', '.join(COMMANDS)} (`manyview --help`)")
+    except UserError as error:
+        print(f"manyview: {error}", file=sys.stderr)
+        return 2
+    except Stopped as stop:
+        console.print(str(stop), soft_wrap=True)
+        return 128 + stop.number
+    except KeyboardInterrupt:
+        print("manyview: interrupted", file=sys.stderr)
+        return 130
+    return 0
+
+
+def overview() -> None:
+    console.print("[bold]manyview[/]: image representations from many views and many positives, without labels\n")
+    grid = Table(show_header=False, box=None, padding=(0, 2))
+    for name, command in COMMANDS.items():
+        grid.add_row(f"manyview {name}", (command.__doc__ or "").splitlines()[0])
+    console.print(grid)
+    console.print("\nEach command explains itself with --help; start with `manyview pretrain jcl --data scenes --out runs/jcl`.")
+
+
+def pretrain_command(words: list[str]) -> None:
+    """Learn an encoder from images: `pretrain METHOD --data … --out …`."""
+    if not words or words[0] in ("-h", "--help"):
+        grid = Table("method", "paper", title="manyview pretrain METHOD --data DATA --out DIR", title_justify="left")
+        for name, method in METHODS.items():
+            grid.add_row(name, method.Config.__doc__)
+        console.print(grid)
+        console.print("`manyview pretrain METHOD --help` explains its flags.")
+        return
+    method = find(words[0])
+    config, source = parse_run(method, words[1:])
+    console.print(f"report: {pretrain(method, config, source, console) / 'report.html'}", soft_wrap=True)
+
+
+def parse_run(method: type[Method], words: list[str]) -> tuple[AnyConfig, Source]:
+    """Flags over config file over preset. Flags are checked before the data is opened, which may take a while."""
+    early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    early.add_argument("--config", type=Path)
+    early.add_argument("--preset", default="auto")
+    if (file := early.parse_known_args(words)[0].config) is not None:
+        words = [*file_flags(file), *words]
+    asked = early.parse_known_args(words)[0].preset
+    blank = RunConfig(out=tyro.MISSING), DataConfig(data=tyro.MISSING)
+    config = parse_config(method, words, presets.paper(method, *blank))
+    source = open_source(config.data.data, split="pretrain", labelled=not config.data.unlabelled)
+    if asked == "small" or (asked == "auto" and source.median_side <= presets.SMALL_SIDE):
+        config = parse_config(method, words, presets.small(method, *blank, source))
+        return replace(config, run=replace(config.run, preset="small")), source
+    return replace(config, run=replace(config.run, preset="paper")), source
+
+
+def parse_config(method: type[Method], words: list[str], default: AnyConfig) -> AnyConfig:
+    kind: type[AnyConfig] = Config[method.Config]  # type: ignore[name-defined]
+    return tyro.cli(
+        kind,
+        prog=f"manyview pretrain {method.name}",
+        description=f"{method.Config.__doc__} Defaults shown are those of --preset "
+        f"{'small' if default.encoder.backbone == 'tiny' else 'paper'}.",
+        args=words,
+        default=default,
+        config=(tyro.conf.OmitArgPrefixes,),
+    )
+
+
+def file_flags(path: Path) -> list[str]:
+    """A TOML or JSON file of settings, flat or in groups, as the flags that it stands for."""
+    try:
+        text = path.expanduser().read_text(encoding="utf-8")
+        values = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except FileNotFoundError as error:
+        raise UserError(f"--config {path} does not exist: name a TOML or JSON file of flags") from error
+    except (OSError, ValueError) as error:
+        raise UserError(f"--config {path} cannot be read ({error}): it must be TOML, or JSON ending in .json") from error
+    if not isinstance(values, dict):
+        raise UserError(f"--config {path} holds no table of flags: write lines such as lr = 0.03")
+    return flags(values.get("config", values))  # a run's config.json keeps its settings under "config"
+
+
+def flags(values: dict[str, Any]) -> list[str]:
+    words: list[str] = []
+    for key, value in values.items():
+        name = key.replace("_", "-")
+        if isinstance(value, dict):
+            words += flags(value)
+        elif isinstance(value, bool):
+            words.append(f"--{name}" if value else f"--no-{name}")
+        else:
+            words += [f"--{name}", *(str(each) for each in (value if isinstance(value, list) else [value]))]
+    return words
+
+
+def saved_config(run: Path) -> tuple[type[Method], AnyConfig]:
+    """Method and configuration of a run directory, through the same parser as flags: the file may have been edited."""
+    facts = read_facts(run)
+    try:
+        method, values = find(facts["method"]), dict(facts["config"])
+        values["run"] = {**values["run"], "out": str(run)}
+        blank = RunConfig(out=tyro.MISSING), DataConfig(data=tyro.MISSING)
+        return method, parse_config(method, flags(values), presets.paper(method, *blank))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{run / 'config.json'} is damaged ({error!r}): restore it from a backup") from error
+
+
+@dataclass(frozen=True)
+class ResumeArgs:
+    """Go on with an interrupted run, exactly where its last checkpoint left it."""
+
+    run: Run
+    """Run directory."""
+    data: str | None = None
+    """Where the same data lies now, if it has moved."""
+    workers: int | None = None
+    """Processes that read and decode."""
+    device: str | None = None
+    """cpu, cuda, …"""
+
+
+def resume_command(words: list[str]) -> None:
+    """Go on with an interrupted run: `resume RUN`."""
+    args = tyro.cli(ResumeArgs, prog="manyview resume", args=words)
+    method, config = saved_config(args.run)
+    data, workers, device = args.data, args.workers, args.device
+    config = replace(
+        config,
+        data=replace(
+            config.data,
+            data=config.data.data if data is None else data,
+            workers=config.data.workers if workers is None else workers,
+        ),
+        run=replace(config.run, device=config.run.device if device is None else device),
+    )
+    source = open_source(config.data.data, split="pretrain", labelled=not config.data.unlabelled)
+    console.print(f"report: {resume(args.run, method, config, source, console) / 'report.html'}", soft_wrap=True)
+
+
+@dataclass(frozen=True)
+class EvaluateArgs:
+    """What is evaluated, on what."""
+
+    run: Run
+    """Run directory or encoder file."""
+    data: str
+    """Labelled training samples: anything that `pretrain --data` takes."""
+    test_data: str | None = None
+    """Labelled test samples; otherwise the set's own test split, or 20 % of --data held out by hash."""
+    random: bool = True
+    """Measure the same network with random weights beside it."""
+    batch_size: int = 256
+    """Images per pass."""
+    workers: int = 0
+    """Processes that read and decode."""
+    device: str = "auto"
+    """cpu, cuda, …"""
+
+
+@dataclass(frozen=True)
+class KnnArgs(EvaluateArgs):
+    """Weighted nearest neighbours on frozen features."""
+
+    protocol: Knn = field(default_factory=Knn)
+
+
+@dataclass(frozen=True)
+class LinearArgs(EvaluateArgs):
+    """A linear classifier on frozen features."""
+
+    protocol: Linear = field(default_factory=Linear)
+
+
+@dataclass(frozen=True)
+class LinearSgdArgs(EvaluateArgs):
+    """The papers' linear protocol: SGD on augmented images, last epoch reported."""
+
+    protocol: LinearSgd = field(default_factory=LinearSgd)
+
+
+EVALUATIONS: dict[str, type[KnnArgs | LinearArgs | LinearSgdArgs]] = {
+    "knn": KnnArgs,
+    "linear": LinearArgs,
+    "linear-sgd": LinearSgdArgs,
+}
+
+
+def evaluate_command(words: list[str]) -> None:
+    """Judge a frozen encoder: `evaluate knn|linear|linear-sgd RUN --data …`."""
+    if not words or words[0] in ("-h", "--help"):
+        grid = Table("protocol", "", title="manyview evaluate PROTOCOL RUN --data DATA", title_justify="left")
+        for name, kind in EVALUATIONS.items():
+            grid.add_row(name, kind.__doc__)
+        console.print(grid)
+        return
+    if words[0] not in EVALUATIONS:
+        raise UserError(f"no protocol {words[0]!r}: choose one of {', '.join(EVALUATIONS)}")
+    args = tyro.cli(
+        EVALUATIONS[words[0]],
+        prog=f"manyview evaluate {words[0]}",
+        args=words[1:],
+        config=(tyro.conf.OmitArgPrefixes,),
+    )
+    records = evaluate(
+        args.run,
+        args.protocol,
+        args.data,
+        args.test_data,
+        random=args.random,
+        batch_size=args.batch_size,
+        workers=args.workers,
+        device=pick_device(args.device),
+        progress=console.is_terminal,
+    )
+    console.print(table(records))
+
+
+@dataclass(frozen=True)
+class EmbedArgs:
+    """Write the features of images: ids, embeddings, and labels where they are known."""
+
+    run: Run
+    """Run directory or encoder file."""
+    data: str
+    """Images: anything that `pretrain --data` takes."""
+    out: Path
+    """The .npz file to write."""
+    split: Literal["train", "test"] = "train"
+    """Part of a set that has two."""
+    workers: int = 0
+    """Processes that read and decode."""
+    device: str = "auto"
+    """cpu, cuda, …"""
+
+
+def embed_command(words: list[str]) -> None:
+    """Write features of images to a file: `embed RUN --data … --out features.npz`."""
+    args = tyro.cli(EmbedArgs, prog="manyview embed", args=words)
+    source = open_source(args.data, split=args.split)
+    embed(load(args.run), source, args.out, workers=args.workers, device=pick_device(args.device))
+    console.print(f"{args.out}: {len(source)} samples of {source.name}", soft_wrap=True)
+
+
+@dataclass(frozen=True)
+class ExportArgs:
+    """Write the encoder for use elsewhere."""
+
+    run: Run
+    """Run directory or encoder file."""
+    out: Path
+    """The .safetensors file to write."""
+    format: Literal["torchvision", "timm", "safetensors"] = "safetensors"
+    """Names of the weights: torchvision's, timm's, or manyview's own file, which also knows size and normalisation."""
+
+
+def export_command(words: list[str]) -> None:
+    """Write the encoder for use elsewhere: `export RUN --format torchvision --out resnet50.safetensors`."""
+    args = tyro.cli(ExportArgs, prog="manyview export", args=words)
+    export(args.run, args.out, args.format)
+    console.print(f"{args.out}: {args.format}", soft_wrap=True)
+
+
+@dataclass(frozen=True)
+class ReportArgs:
+    """Write the run's page anew, with the evaluations made since."""
+
+    run: Run
+    """Run directory."""
+    data: str | None = None
+    """Where the data lies now, if it has moved."""
+
+
+def report_command(words: list[str]) -> None:
+    """Write a run's page, report.html: `report RUN`."""
+    args = tyro.cli(ReportArgs, prog="manyview report", args=words)
+    method, config = saved_config(args.run)
+    source = open_source(args.data or config.data.data, split="pretrain", labelled=not config.data.unlabelled)
+    console.print(f"report: {report(args.run, source, make_augment(method, config), console)}", soft_wrap=True)
+
+
+def make_augment(method: type[Method], config: AnyConfig) -> Augment:
+    count = method.view_count(config.method)
+    return Augment(recipe(config.views.augment), views=count, size=config.views.image_size, seed=config.run.seed)
+
+
+@dataclass(frozen=True)
+class ViewsArgs:
+    """Draw the views that a method would learn from."""
+
+    data: str
+    """Images: anything that `pretrain --data` takes."""
+    method: str = "jcl"
+    """Whose views."""
+    out: Path = Path("views.png")
+    """The picture to write."""
+    samples: int = 6
+    """How many samples."""
+    augment: str | None = None
+    """Another recipe than the method's."""
+    image_size: int | None = None
+    """Another size than the preset's."""
+    seed: int = 0
+    """Other views."""
+
+
+def views_command(words: list[str]) -> None:
+    """Draw the views that a method learns from: `views --data … --method jcl`."""
+    args = tyro.cli(ViewsArgs, prog="manyview views", args=words)
+    source = open_source(args.data)
+    method = find(args.method)
+    run, data = RunConfig(out=Path(), seed=args.seed), DataConfig(data=args.data)
+    small = source.median_side <= presets.SMALL_SIDE
+    config = presets.small(method, run, data, source) if small else presets.paper(method, run, data)
+    view = replace(
+        config.views,
+        augment=args.augment or config.views.augment,
+        image_size=args.image_size or config.views.image_size,
+    )
+    gallery(source, make_augment(method, replace(config, views=view)), args.out, samples=args.samples)
+    console.print(f"{args.out}: views of {view.image_size} px, recipe {view.augment}", soft_wrap=True)
+
+
+@dataclass(frozen=True)
+class PackArgs:
+    """Turn any source into one memory-mapped file of equal-sized uint8 images."""
+
+    data: str
+    """Images: anything that `pretrain --data` takes."""
+    out: Path
+    """The .safetensors file to write; it can be given as --data."""
+    image_size: int | None = None
+    """Side to which images of differing sizes are resized and cropped."""
+    split: Literal["train", "test"] = "train"
+    """Part of a set that has two."""
+    unlabelled: bool = False
+    """Do not read the first directory level as labels."""
+
+
+def pack_command(words: list[str]) -> None:
+    """Turn images into one memory-mapped file: `pack --data … --out images.safetensors`."""
+    args = tyro.cli(PackArgs, prog="manyview pack", args=words)
+    source = open_source(args.data, split=args.split, labelled=not args.unlabelled)
+    packed = pack(source, args.out, image_size=args.image_size)
+    console.print(f"{args.out}: {len(packed)} images of {packed.size}", soft_wrap=True)
+
+
+COMMANDS: dict[str, Callable[[list[str]], None]] = {
+    "pretrain": pretrain_command,
+    "resume": resume_command,
+    "evaluate": evaluate_command,
+    "embed": embed_command,
+    "export": export_command,
+    "report": report_command,
+    "views": views_command,
+    "pack": pack_command,
+}

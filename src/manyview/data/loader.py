@@ -1,0 +1,193 @@
+"""Batches in an order that is a function of (seed, epoch): a step number alone says which samples it takes."""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from manyview.counter import permutation
+from manyview.data.source import Source, Unreadable
+from manyview.errors import UserError
+
+__all__ = ["Batch", "Crop", "Loader", "read_ahead"]
+
+ORDER_TAG = 0x0DE7  # keeps the order apart from everybody else's draws
+_GIVE_UP = 64  # unreadable images in a row: the disk is gone, not an image
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+Crop = Callable[[Tensor, int, int], Tensor]  # image (3, H, W), index, epoch -> (V, 3, h, w) uint8
+
+
+@dataclass
+class Batch:
+    """The samples of one step, as far as this rank is concerned (N of them)."""
+
+    step: int
+    epoch: int
+    index: Tensor  # (N,) int64
+    images: Tensor  # uint8: whole images (N, 3, H, W), or crops cut by the workers (N, V, 3, h, w)
+    unreadable: tuple[int, ...] = ()  # samples that others stand in for
+    reasons: tuple[str, ...] = ()  # why, one for each
+
+
+class Loader:
+    """Iterates over the batches of the steps from `start` to `stop`, across epochs.
+
+    The last incomplete batch of an epoch is dropped. `batch_size` is global: rank r of `world` takes the r-th
+    contiguous slice of every batch. An image that cannot be read is replaced by the next one of the source that can
+    be, and `index` says which.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        batch_size: int,
+        seed: int,
+        stop: int,
+        start: int = 0,
+        workers: int = 0,
+        crop: Crop | None = None,
+        rank: int = 0,
+        world: int = 1,
+    ) -> None:
+        """`crop` cuts all views of an image in the workers; it is used when the images differ in size."""
+        if batch_size < 1 or batch_size > len(source):
+            raise UserError(
+                f"--batch-size {batch_size} is not between 1 and the {len(source):,} samples of '{source.name}': "
+                f"use --batch-size {len(source)} or less"
+            )
+        if batch_size % world:
+            raise UserError(
+                f"--batch-size {batch_size} cannot be shared evenly by {world} processes: "
+                f"use --batch-size {max(world, batch_size - batch_size % world)}"
+            )
+        if source.size is None and crop is None:
+            raise ValueError(f"the images of '{source.name}' differ in size, so a crop is needed to stack them")
+        self.source = source
+        self.batch_size = batch_size
+        self.seed = seed
+        self.start, self.stop = start, stop
+        self.workers = workers
+        self.crop = crop
+        self.rank, self.world = rank, world
+        self.steps_per_epoch = len(source) // batch_size
+
+    def __len__(self) -> int:
+        return max(0, self.stop - self.start)
+
+    def __iter__(self) -> Iterator[Batch]:
+        return read_ahead(_Fetch(self.source, self.crop), self._slices(), self.workers)
+
+    def _slices(self) -> Iterator["_Slice"]:
+        share = self.batch_size // self.world
+        for step in range(self.start, self.stop):
+            epoch, place = divmod(step, self.steps_per_epoch)
+            if place == 0 or step == self.start:
+                order = permutation(len(self.source), self.seed, ORDER_TAG, epoch)
+            first = place * self.batch_size + self.rank * share
+            yield step, epoch, order[first : first + share].tolist()
+
+
+_Slice = tuple[int, int, list[int]]  # step, epoch, sample numbers
+
+
+@dataclass
+class _Fetch:
+    source: Source
+    crop: Crop | None
+
+    def __call__(self, which: _Slice) -> Batch:
+        step, epoch, numbers = which
+        if self.source.size is not None:
+            index = torch.tensor(numbers)
+            return Batch(step, epoch, index, self.source.batch(index))
+        assert self.crop is not None
+        crops, kept = [], []
+        failures: dict[int, str] = {}
+        for number in numbers:
+            image, stand_in, failed = _read_or_next(self.source, number)
+            crops.append(self.crop(image, stand_in, epoch))
+            kept.append(stand_in)
+            failures |= failed
+        return Batch(step, epoch, torch.tensor(kept), torch.stack(crops), tuple(failures), tuple(failures.values()))
+
+
+def _read_or_next(source: Source, number: int) -> tuple[Tensor, int, dict[int, str]]:
+    """The image of this sample or of the next that can be read, its number, and the reasons of those passed over."""
+    failed: dict[int, str] = {}
+    for ahead in range(min(_GIVE_UP, len(source))):
+        candidate = (number + ahead) % len(source)
+        try:
+            return source.read(candidate), candidate, failed
+        except Unreadable as reason:
+            failed[candidate] = str(reason)
+    raise UserError(
+        f"{len(failed)} images of '{source.name}' in a row cannot be read, from {source.id(number)} on "
+        f"({failed[number]}): check that the files are still there"
+    )
+
+
+class _Calls(Dataset[Value], Generic[Key, Value]):
+    """A function as a dataset. A `UserError` travels as a value, for a DataLoader would wrap it in a traceback."""
+
+    def __init__(self, function: Callable[[Key], Value]) -> None:
+        self.function = function
+
+    def __getitem__(self, key: Key) -> Value | UserError:  # type: ignore[override]
+        try:
+            return self.function(key)
+        except UserError as error:
+            return error
+
+
+def read_ahead(function: Callable[[Key], Value], keys: Iterable[Key], workers: int) -> Iterator[Value]:
+    """`map(function, keys)`, in order, by worker processes that run ahead, starting now."""
+    calls: DataLoader[Value | UserError] = DataLoader(
+        _Calls(function),
+        batch_size=None,
+        sampler=keys,
+        num_workers=workers,
+        collate_fn=_as_is,
+        worker_init_fn=_start_worker,
+        generator=torch.Generator(),  # otherwise every iteration would draw from the global one
+    )
+    return _unwrap(iter(calls))
+
+
+def _unwrap(values: Iterator[Value | UserError]) -> Iterator[Value]:
+    try:
+        for value in values:
+            if isinstance(value, UserError):
+                raise value
+            yield value
+    finally:
+        del values  # ends the workers now, and not when a traceback that holds this frame is collected
+
+
+def _as_is(value: Value) -> Value:
+    return value
+
+
+def _start_worker(_: int) -> None:
+    """^C and a batch system's SIGTERM reach workers too, but only the main process knows when it is done with them."""
+    torch.set_num_threads(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform == "linux":  # elsewhere nothing tells who sent a signal
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        threading.Thread(target=_obey_parent, daemon=True).start()
+
+
+def _obey_parent() -> None:
+    assert sys.platform == "linux"
+    while signal.sigwaitinfo({signal.SIGTERM}).si_pid != os.getppid():
+        pass
+    os._exit(0)

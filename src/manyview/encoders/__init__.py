@@ -1,0 +1,23 @@
+"""Encoders: backbones by name, heads, the momentum copy, and the files in which a trained backbone leaves a run."""
+
+from manyview.encoders.backbones import build_backbone
+from manyview.encoders.encoder import Encoder, EncoderConfig, build_encoder
+from manyview.encoders.files import Card, Format, FrozenEncoder, export, load, random_like, save_backbone
+from manyview.encoders.momentum import Momentum
+from manyview.encoders.norms import SplitBatchNorm
+
+__all__ = [
+    "Card",
+    "Encoder",
+    "EncoderConfig",
+    "Format",
+    "FrozenEncoder",
+    "Momentum",
+    "SplitBatchNorm",
+    "build_backbone",
+    "build_encoder",
+    "export",
+    "load",
+    "random_like",
+    "save_backbone",
+]

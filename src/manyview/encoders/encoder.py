@@ -1,0 +1,87 @@
+"""A backbone and a head: images in, unit embeddings out."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from manyview.encoders.backbones import Norm, Stem, build_backbone, feature_width
+from manyview.errors import UserError
+
+__all__ = ["Encoder", "EncoderConfig", "at_least_float32", "build_encoder"]
+
+
+@dataclass(frozen=True)
+class EncoderConfig:
+    """The network that is trained."""
+
+    backbone: str = "resnet50"
+    """Any name that timm knows, `tiny` (1.2 M parameters, for 16-96 px) or `alexnet-small` (for 32 and 64 px)."""
+    stem: Stem = "standard"
+    """`small`: a ResNet begins with a 3×3 convolution without stride and pooling, for images of 32-64 px."""
+    norm: Norm = "batch"
+    """`group`: group normalisation replaces batch normalisation, so that no sample sees the others of its batch."""
+    bn_splits: int = 1
+    """Parts of a batch that batch normalisation treats apart, as separate devices would (Shuffle-BN on one device)."""
+    head: Literal["linear", "mlp"] = "mlp"
+    """From features to embeddings: one layer (MoCo v1), or two with a ReLU between them (MoCo v2, SimCLR, JCL)."""
+    dim: int = 128
+    """Dimension of the embeddings."""
+
+
+class Encoder(nn.Module):
+    """`backbone` gives features (N, F); `head` and a normalisation make embeddings (N, D) of them for the objective."""
+
+    def __init__(self, backbone: nn.Module, config: EncoderConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.num_features = feature_width(backbone)  # F
+        self.dim = config.dim  # D
+        self.backbone = backbone
+        self.head = _head(config.head, self.num_features, config.dim)
+
+    def features(self, x: Tensor) -> Tensor:
+        """Normalised images (N, 3, H, W) to features (N, F), in at least float32."""
+        return at_least_float32(self.backbone(x))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalised images (N, 3, H, W) to unit embeddings (N, D), in at least float32."""
+        return F.normalize(at_least_float32(self.head(self.backbone(x))), dim=1)
+
+
+def build_encoder(config: EncoderConfig, *, image_size: int | None = None) -> Encoder:
+    """An encoder with fresh weights. With `image_size` it is also tried whether the backbone takes such images."""
+    for flag, value in (("--bn-splits", config.bn_splits), ("--dim", config.dim)):
+        if value < 1:
+            raise UserError(f"{flag} {value} must be at least 1")
+    backbone = build_backbone(
+        config.backbone, stem=config.stem, norm=config.norm, bn_splits=config.bn_splits, image_size=image_size
+    )
+    if image_size is not None:
+        _try_size(config.backbone, backbone, image_size)
+    return Encoder(backbone, config)
+
+
+def at_least_float32(x: Tensor) -> Tensor:
+    """Half precision is raised to float32; float64 stays."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def _head(kind: Literal["linear", "mlp"], features: int, dim: int) -> nn.Module:
+    if kind == "linear":
+        return nn.Linear(features, dim)
+    return nn.Sequential(nn.Linear(features, features), nn.ReLU(inplace=True), nn.Linear(features, dim))
+
+
+def _try_size(name: str, backbone: nn.Module, image_size: int) -> None:
+    """One black image now, rather than a stranger's traceback at the first step."""
+    backbone.eval()
+    try:
+        with torch.no_grad():
+            backbone(torch.zeros(1, 3, image_size, image_size))
+    except (AssertionError, RuntimeError, ValueError) as error:
+        raise UserError(f"--backbone {name} does not take --image-size {image_size}: take another size") from error
+    finally:
+        backbone.train()

@@ -1,0 +1,279 @@
+"""Encoders on disk: safetensors files that say what they hold, the frozen encoder read from them, and other formats."""
+
+import copy
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import safetensors.torch
+import timm
+import torch
+import torchvision
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
+
+from manyview.encoders.backbones import (
+    OWN,
+    Norm,
+    Stem,
+    build_backbone,
+    feature_width,
+    is_known,
+    own_size,
+    takes_any_size,
+)
+from manyview.encoders.encoder import Encoder, at_least_float32
+from manyview.errors import UserError
+
+__all__ = ["Card", "Format", "FrozenEncoder", "export", "load", "random_like", "save_backbone"]
+
+Format = Literal["safetensors", "timm", "torchvision"]
+FILE = "encoder.safetensors"
+VERSION = 1
+LARGEST_IMAGE = 4096
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a file says about its tensors: enough to build the network again and to feed it."""
+
+    backbone: str
+    stem: Stem
+    norm: Norm
+    image_size: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+
+class FrozenEncoder(nn.Module):
+    """Images in, features out: the backbone without its head, without gradients, in eval mode for ever."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, backbone: nn.Module, card: Card) -> None:
+        super().__init__()
+        self.card = card
+        self.image_size = card.image_size
+        self.num_features = feature_width(backbone)  # F
+        self.backbone = backbone
+        weight = next(backbone.parameters())
+        self.register_buffer("mean", weight.new_tensor(card.mean).view(3, 1, 1), persistent=False)
+        self.register_buffer("std", weight.new_tensor(card.std).view(3, 1, 1), persistent=False)
+        self.requires_grad_(False)
+        self.eval()
+
+    @classmethod
+    def of(cls, encoder: Encoder, *, image_size: int, mean: Sequence[float], std: Sequence[float]) -> "FrozenEncoder":
+        """A frozen copy of an encoder that is being trained."""
+        return cls(copy.deepcopy(encoder.backbone), _card(encoder, image_size, mean, std))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Images (N, 3, H, W), uint8 or float in [0, 1], to features (N, F) in float32."""
+        self._check(images)
+        x = images.to(self.mean.dtype) / (255 if images.dtype == torch.uint8 else 1)
+        return at_least_float32(self.backbone((x - self.mean) / self.std))
+
+    def train(self, mode: bool = True) -> "FrozenEncoder":
+        return super().train(False)
+
+    def _check(self, images: Tensor) -> None:
+        if images.ndim != 4 or images.shape[1] != 3:
+            raise ValueError(f"images must be (N, 3, H, W), not {tuple(images.shape)}")
+        side = self.image_size
+        if images.shape[2:] != (side, side) and not takes_any_size(self.card.backbone):
+            raise ValueError(
+                f"{self.card.backbone} takes images of {side}×{side}, not {tuple(images.shape[2:])}: resize them"
+            )
+        if images.dtype == torch.uint8 or not images.numel():
+            return
+        if not images.is_floating_point():
+            raise TypeError(f"images must be uint8 or float, not {images.dtype}")
+        low, high = (float(bound) for bound in images.detach().aminmax())
+        # A float resize may overshoot by a rounding error; NaN fails both comparisons.
+        if not (low >= -1e-3 and high <= 1 + 1e-3):
+            raise ValueError(
+                f"float images must lie in [0, 1], not [{low:.3g}, {high:.3g}]: give uint8, or divide by 255, "
+                "and leave the normalisation to the encoder"
+            )
+
+
+def save_backbone(
+    path: str | Path, encoder: Encoder, *, image_size: int, mean: Sequence[float], std: Sequence[float]
+) -> None:
+    """Writes the backbone, all or nothing; the same weights give the same bytes."""
+    _write(Path(path), encoder.backbone.state_dict(), _card(encoder, image_size, mean, std))
+
+
+def load(path: str | Path) -> FrozenEncoder:
+    """The encoder of a run directory, or of a file that `save_backbone` or `manyview export` wrote."""
+    file = _locate(Path(path))
+    tensors, card = _read(file)
+    try:
+        backbone = _fresh(card, seed=0)
+    except UserError as error:
+        raise UserError(f"{file} holds no usable encoder: {error}") from error
+    _fill(backbone, tensors, file, card.backbone)
+    return FrozenEncoder(backbone, card)
+
+
+def random_like(frozen: FrozenEncoder, seed: int) -> FrozenEncoder:
+    """The same encoder before any training: what an evaluation has to beat."""
+    encoder = FrozenEncoder(_fresh(frozen.card, seed), frozen.card)
+    return encoder.to(frozen.mean.device, frozen.mean.dtype)
+
+
+def export(run_or_file: str | Path, out: str | Path, format: Format) -> None:
+    """Writes the backbone for others to load: torchvision's or timm's names of the tensors, or our own file.
+
+    `torchvision` loads into torchvision.models, but for its classifier; `timm` into timm.create_model(num_classes=0).
+    """
+    file, out = _locate(Path(run_or_file)), Path(out)
+    if out.suffix != ".safetensors":
+        raise UserError(f"--out {out} must end in .safetensors")
+    tensors, card = _read(file)
+    formats = _formats(card)
+    if format not in formats:
+        raise UserError(
+            f"--format {format} has no {_describe(card)}: this encoder can be written as {' or '.join(formats)}"
+        )
+    if format == "safetensors":
+        load(file)  # only a file that loads is handed on
+    else:
+        _fill(_counterpart(card.backbone, format), tensors, file, f"{format}'s {card.backbone}")
+    try:
+        _write(out, tensors, card if format == "safetensors" else None)
+    except OSError as error:
+        raise UserError(f"--out {out} cannot be written ({error.strerror}): choose another place") from error
+
+
+def _card(encoder: Encoder, image_size: int, mean: Sequence[float], std: Sequence[float]) -> Card:
+    config = encoder.config
+    return Card(config.backbone, config.stem, config.norm, image_size, tuple(map(float, mean)), tuple(map(float, std)))
+
+
+def _fresh(card: Card, seed: int) -> nn.Module:
+    """The network of a card with random weights, which leaves the caller's random state alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        return build_backbone(card.backbone, stem=card.stem, norm=card.norm, image_size=card.image_size)
+
+
+def _counterpart(name: str, format: Format) -> nn.Module:
+    """The network that an exported file must fit, without classifier."""
+    with torch.random.fork_rng(devices=[]):
+        if format == "timm":
+            network: nn.Module = timm.create_model(name, pretrained=False, num_classes=0)
+        else:
+            network = torchvision.models.get_model(name, weights=None)
+            network.fc = nn.Identity()
+    return network
+
+
+def _formats(card: Card) -> list[Format]:
+    """What the encoder can be written as: the names of its tensors and its function must be those of the format."""
+    name, formats = card.backbone, list[Format](["safetensors"])
+    if card.stem != "standard" or card.norm != "batch" or name in OWN:
+        return formats
+    if takes_any_size(name) or card.image_size == own_size(name):
+        formats.append("timm")
+    if name.startswith(("resnet", "resnext", "wide_resnet")) and name in torchvision.models.list_models():
+        formats.append("torchvision")
+    return formats
+
+
+def _describe(card: Card) -> str:
+    traits = [f"--stem {card.stem}"] * (card.stem != "standard") + [f"--norm {card.norm}"] * (card.norm != "batch")
+    if not takes_any_size(card.backbone):
+        traits.append(f"--image-size {card.image_size}")
+    return card.backbone + (f" with {' and '.join(traits)}" if traits else "")
+
+
+def _locate(path: Path) -> Path:
+    if path.is_file():
+        return path
+    if not path.exists():
+        raise UserError(f"{path} does not exist: give a run directory or an {FILE} file")
+    if not (path / FILE).is_file():
+        raise UserError(f"{path} holds no {FILE}: a run writes it at its end; finish it with `manyview resume {path}`")
+    return path / FILE
+
+
+def _read(file: Path) -> tuple[dict[str, Tensor], Card]:
+    try:
+        with safe_open(file, framework="pt") as content:
+            metadata = content.metadata() or {}
+            tensors = {name: content.get_tensor(name) for name in content.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError) as error:
+        raise UserError(
+            f"{file} cannot be read as safetensors ({error}): it is damaged, or another kind of file"
+        ) from error
+    if "manyview" not in metadata:
+        raise UserError(f"{file} is not an encoder of manyview: its metadata lacks the entry 'manyview'")
+    try:
+        return tensors, _parse(metadata["manyview"])
+    except (KeyError, RecursionError, TypeError, ValueError) as error:
+        raise UserError(f"{file} holds no usable encoder: its metadata is wrong ({error})") from error
+
+
+def _parse(text: str) -> Card:
+    """Trusts nothing: each field has its type and its range."""
+    fields = json.loads(text)
+    if not isinstance(fields, dict):
+        raise TypeError("not a JSON object")
+    if fields.get("version") != VERSION:
+        raise ValueError(f"version {fields.get('version')!r}, where this manyview reads {VERSION}")
+    if not isinstance(fields["backbone"], str) or not is_known(fields["backbone"]):
+        raise ValueError(f"backbone {fields['backbone']!r} is unknown")
+    if fields["stem"] not in ("standard", "small") or fields["norm"] not in ("batch", "group"):
+        raise ValueError(f"stem {fields['stem']!r} or norm {fields['norm']!r} is unknown")
+    size = fields["image_size"]
+    if type(size) is not int or not 1 <= size <= LARGEST_IMAGE:
+        raise ValueError(f"image_size {size!r}")
+    mean, std = _three_numbers(fields["mean"]), _three_numbers(fields["std"])
+    if min(std) <= 0:
+        raise ValueError(f"std {std}")
+    return Card(fields["backbone"], fields["stem"], fields["norm"], size, mean, std)
+
+
+def _three_numbers(values: Any) -> tuple[float, ...]:
+    numbers = tuple(float(value) for value in values)
+    if len(numbers) != 3 or not all(abs(number) < 1e6 for number in numbers):
+        raise ValueError(f"{values!r} are not three numbers")
+    return numbers
+
+
+def _fill(network: nn.Module, tensors: dict[str, Tensor], file: Path, name: str) -> None:
+    """A strict load whose complaint is one line."""
+    wanted = {key: tuple(tensor.shape) for key, tensor in network.state_dict().items()}
+    given = {key: tuple(tensor.shape) for key, tensor in tensors.items()}
+    wrong = sorted(key for key in wanted.keys() | given.keys() if wanted.get(key) != given.get(key))
+    if wrong:
+        key = wrong[0]
+        raise UserError(
+            f"{file} does not fit {name}: {len(wrong)} tensors differ, such as {key}, "
+            f"{given.get(key, 'absent')} in the file and {wanted.get(key, 'absent')} in the network"
+        )
+    network.load_state_dict(tensors)
+
+
+def _write(path: Path, tensors: dict[str, Tensor], card: Card | None) -> None:
+    # A single entry: safetensors orders several by chance, and equal weights must give equal bytes.
+    metadata = None if card is None else {"manyview": json.dumps({"version": VERSION, **asdict(card)}, sort_keys=True)}
+    plain = {
+        name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()
+    }
+    content = safetensors.torch.save(plain, metadata)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with open(aside, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+    finally:
+        aside.unlink(missing_ok=True)

@@ -1,0 +1,121 @@
+"""The papers' linear protocol: a linear classifier on a frozen backbone, trained with SGD on augmented images."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from manyview import counter
+from manyview.data.loader import Loader
+from manyview.data.source import Source, track
+from manyview.encoders import FrozenEncoder
+from manyview.errors import UserError
+from manyview.evaluate.features import extract, frozen
+from manyview.evaluate.score import Score, accuracy
+from manyview.views.augment import Augment
+from manyview.views.recipes import Recipe
+
+__all__ = ["LinearSgd", "linear_sgd"]
+
+INIT_TAG = 0x1217
+# The encoder normalises by itself, so the views stay in [0, 1].
+CROPS_AND_FLIPS = Recipe(
+    scale=(0.08, 1.0), flip=0.5, jitter=0, grey=0, blur=0, solarise=0, mean=(0, 0, 0), std=(1, 1, 1)
+)
+
+
+@dataclass(frozen=True)
+class LinearSgd:
+    """SGD with momentum 0.9, without weight decay, on random crops and flips; the last epoch counts, never the best."""
+
+    epochs: int = 100
+    """Passes over the training set."""
+    lr: float = 30.0
+    """Learning rate: 30 for ImageNet, 10 for ImageNet-100 in JCL's experiments."""
+    batch_size: int = 256
+    """Samples per step."""
+    milestones: tuple[float, ...] = (0.6, 0.8)
+    """Where the learning rate falls tenfold, as shares of the epochs: 60 and 80 of 100."""
+
+    def __post_init__(self) -> None:
+        if self.epochs < 1:
+            raise UserError(f"epochs {self.epochs} trains nothing: use --epochs 1 or more")
+        if not self.lr > 0:
+            raise UserError(f"lr {self.lr} must be positive: use --lr 30")
+        if self.batch_size < 1:
+            raise UserError(f"batch-size {self.batch_size} must be at least 1: use --batch-size 256")
+
+    def lr_at(self, epoch: int) -> float:
+        return self.lr * 0.1 ** sum(epoch >= round(share * self.epochs) for share in self.milestones)
+
+
+def linear_sgd(
+    encoder: FrozenEncoder,
+    train: Source,
+    test: Source,
+    *,
+    epochs: int = 100,
+    lr: float = 30.0,
+    batch_size: int = 256,
+    milestones: tuple[float, ...] = (0.6, 0.8),
+    seed: int = 0,
+    workers: int = 0,
+    device: torch.device | str | None = None,
+    progress: bool = False,
+) -> Score:
+    """Accuracy on `test`, which nobody looks at before the last epoch is over, of a classifier trained on `train`."""
+    protocol = LinearSgd(epochs, lr, batch_size, milestones)
+    encoder.to(device)
+    weight, bias, unreadable = _train(encoder, train, protocol, seed=seed, workers=workers, progress=progress)
+    features = extract(encoder, test, batch_size=batch_size, workers=workers, progress=progress)
+    scores = F.linear(features.embeddings, weight.cpu(), bias.cpu())
+    if not scores.isfinite().all():
+        raise UserError(f"lr {lr} made the linear classifier diverge: use a smaller --lr")
+    return accuracy(
+        scores,
+        features.labels,
+        train_samples=len(train) - len(unreadable),
+        unreadable=len(unreadable) + len(features.unreadable),
+        preprocess=f"{features.preprocess}; random crops and flips at training",
+        settings={"epochs": epochs, "lr": lr, "batch_size": batch_size},
+    )
+
+
+def _train(
+    encoder: FrozenEncoder,
+    train: Source,
+    protocol: LinearSgd,
+    *,
+    seed: int,
+    workers: int,
+    progress: bool,
+) -> tuple[Tensor, Tensor, set[int]]:
+    """Weight (C, F) and bias (C,) after the last epoch, and the samples that could not be read."""
+    place, labels = encoder.mean.device, train.labels
+    if labels is None:
+        raise ValueError(f"{train.name} has no labels")
+    augment = Augment(CROPS_AND_FLIPS, views=1, size=encoder.image_size, seed=seed)
+    steps = protocol.epochs * (len(train) // protocol.batch_size)
+    loader = Loader(train, batch_size=protocol.batch_size, seed=seed, stop=steps, workers=workers, crop=augment.crop)
+    weight, bias = _initial(len(train.classes), encoder.num_features, seed, place)
+    optimizer = torch.optim.SGD([weight, bias], lr=protocol.lr, momentum=0.9)
+    unreadable: set[int] = set()
+    with frozen(encoder):
+        for batch in track(iter(loader), f"linear classifier on {train.name}", steps, show=progress):
+            optimizer.param_groups[0]["lr"] = protocol.lr_at(batch.epoch)
+            unreadable.update(batch.unreadable)
+            with torch.no_grad():
+                index = batch.index.to(place)
+                features = encoder(augment.apply(batch.images.to(place), augment.plan(index, batch.epoch))[0])
+            loss = F.cross_entropy(F.linear(features.float(), weight, bias), labels[batch.index].to(place))
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+    return weight.detach(), bias.detach(), unreadable
+
+
+def _initial(classes: int, features: int, seed: int, place: torch.device) -> tuple[Tensor, Tensor]:
+    """As in MoCo: weight ~ N(0, 0.01²), bias 0."""
+    weight = 0.01 * counter.normal(seed, INIT_TAG, torch.arange(classes * features)).view(classes, features)
+    return weight.to(place).requires_grad_(), torch.zeros(classes, device=place, requires_grad=True)

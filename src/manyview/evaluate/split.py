@@ -1,0 +1,75 @@
+"""Which samples train a classifier and which test it, and the words that tell the reader."""
+
+from typing import NamedTuple
+
+import torch
+
+from manyview.data import open_source
+from manyview.data.source import NoTestSplit, Source, Subset, holdout
+from manyview.errors import UserError
+
+__all__ = ["Split", "match_classes", "splits"]
+
+HELD_OUT = 0.2
+
+
+class Split(NamedTuple):
+    """Two labelled sources with the same numbering of the classes."""
+
+    train: Source
+    test: Source
+    words: str
+    """Where the test samples come from, as shown to the user."""
+
+
+def splits(data: str, test_data: str | None = None) -> Split:
+    """Tests on `test_data`, else on the test split of `data`, else on a part of `data` that is held out by hash."""
+    train = _labelled(open_source(data), f"--data {data}")
+    if test_data is not None:
+        test = _labelled(_open_test(test_data), f"--test-data {test_data}")
+        if test.fingerprint == train.fingerprint:
+            raise UserError(
+                f"--test-data {test_data} holds the same samples as --data {data}: leave it out or give other ones"
+            )
+        return Split(train, match_classes(test, train.classes), test.name)
+    try:
+        test = _labelled(open_source(data, split="test"), f"--data {data}")
+    except NoTestSplit:
+        train, test = holdout(train, HELD_OUT)
+        return Split(train, test, f"{HELD_OUT:.0%} held out by hash".replace("%", " %"))
+    return Split(train, match_classes(test, train.classes), f"{test.name} (test split)")
+
+
+def match_classes(test: Source, classes: tuple[str, ...]) -> Source:
+    """`test` with its labels renumbered, by class name, to be positions in `classes`."""
+    if test.labels is None:
+        raise ValueError(f"{test.name} has no labels")
+    if test.classes == classes:
+        return test
+    unknown = [name for name in test.classes if name not in classes]
+    if unknown:
+        raise UserError(
+            f"--test-data has classes that --data has not: {', '.join(unknown)}; "
+            "classes are matched by name, so give both sets the same directory names"
+        )
+    numbers = torch.tensor([classes.index(name) for name in test.classes])
+    renumbered = Subset(test, torch.arange(len(test)))
+    renumbered.labels, renumbered.classes = numbers[test.labels], classes
+    return renumbered
+
+
+def _open_test(data: str) -> Source:
+    """The test split of a set that has one, and all samples of a set that has none."""
+    try:
+        return open_source(data, split="test")
+    except NoTestSplit:
+        return open_source(data)
+
+
+def _labelled(source: Source, flag: str) -> Source:
+    if source.labels is None:
+        raise UserError(
+            f"{flag} has no labels to evaluate with: labels come from the first directory level, "
+            "so arrange the images as CLASS/image.jpg"
+        )
+    return source

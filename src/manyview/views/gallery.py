@@ -1,0 +1,103 @@
+"""A picture of samples and their views, to see what a method is shown."""
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from PIL import Image, ImageDraw, ImageFont
+from torch import Tensor
+
+from manyview.views.augment import Augment
+
+__all__ = ["gallery", "picture", "png"]
+
+Pixels = npt.NDArray[np.uint8]
+
+_MARGIN = 8
+_FONT = 14
+_SMALLEST = 96  # smaller tiles are enlarged to about this, pixel by pixel
+
+
+def picture(
+    images: Sequence[Tensor],
+    augment: Augment,
+    *,
+    index: Sequence[int] | None = None,
+    names: Sequence[str] = (),
+    epoch: int = 0,
+) -> Pixels:
+    """One row for each image (3, H, W) uint8: the original and its views, de-normalised -> (height, width, 3) uint8.
+
+    With the samples' numbers as `index` (by default 0, 1, …) the views are the ones that training sees in `epoch`.
+    """
+    numbers = list(index) if index is not None else list(range(len(images)))
+    crops = torch.stack([augment.crop(image, number, epoch) for image, number in zip(images, numbers, strict=True)])
+    views = augment.apply(crops, augment.plan(torch.tensor(numbers), epoch)).transpose(0, 1)
+    mean, std = (torch.tensor(channels).view(3, 1, 1) for channels in (augment.recipe.mean, augment.recipe.std))
+    shown = ((views * std + mean) * 255).round().clamp(0, 255).to(torch.uint8)
+    side = augment.size * max(1, round(_SMALLEST / augment.size))
+    rows = [
+        [_fit(image, side), *(_fit(view, side) for view in its_views)]
+        for image, its_views in zip(images, shown, strict=True)
+    ]
+    headings = ["original", *(f"view {number + 1}" for number in range(augment.views))]
+    return np.asarray(_sheet(rows, headings, names or [f"sample {number}" for number in numbers], side))
+
+
+def gallery(
+    images: Sequence[Tensor],
+    augment: Augment,
+    path: Path | str,
+    *,
+    index: Sequence[int] | None = None,
+    names: Sequence[str] = (),
+    epoch: int = 0,
+) -> None:
+    """Save the `picture` as a PNG file."""
+    Path(path).write_bytes(png(picture(images, augment, index=index, names=names, epoch=epoch)))
+
+
+def png(pixels: Pixels) -> bytes:
+    """A picture as the bytes of a PNG file, to be embedded in a page."""
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, format="PNG", optimize=True)
+    return buffer.getvalue()
+
+
+def _fit(image: Tensor, side: int) -> Image.Image:
+    """Scaled to fit into a square; pixels stay visible where the scale is a whole number."""
+    picture = Image.fromarray(image.permute(1, 2, 0).contiguous().numpy())
+    scale = side / max(picture.size)
+    size = (max(1, round(picture.width * scale)), max(1, round(picture.height * scale)))
+    return picture.resize(size, Image.Resampling.NEAREST if scale >= 1 and scale == int(scale) else Image.Resampling.LANCZOS)
+
+
+def _shortened(text: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont, width: int) -> str:
+    """The end of a path says more than its beginning."""
+    if font.getlength(text) <= width:
+        return text
+    while text and font.getlength("…" + text) > width:
+        text = text[1:]
+    return "…" + text
+
+
+def _sheet(rows: list[list[Image.Image]], headings: list[str], names: Sequence[str], side: int) -> Image.Image:
+    font = ImageFont.load_default(_FONT)
+    line = 2 * _FONT
+    step = side + _MARGIN
+    sheet = Image.new("RGB", (_MARGIN + step * len(headings), line + (step + line) * len(rows)), "white")
+    draw = ImageDraw.Draw(sheet)
+    for column, heading in enumerate(headings):
+        middle = _MARGIN + step * column + side // 2
+        draw.text((middle, line // 2), _shortened(heading, font, side), font=font, fill="black", anchor="mm")
+    for row, (tiles, name) in enumerate(zip(rows, names, strict=True)):
+        top = line + (step + line) * row
+        for column, tile in enumerate(tiles):
+            left = _MARGIN + step * column
+            sheet.paste(tile, (left + (side - tile.width) // 2, top + (side - tile.height) // 2))
+        label = _shortened(name, font, sheet.width - 2 * _MARGIN)
+        draw.text((_MARGIN, top + side + line // 2), label, font=font, fill="dimgray", anchor="lm")
+    return sheet

@@ -1,0 +1,58 @@
+"""The papers' augmentation pipelines as plain numbers: what `Augment` draws from."""
+
+from dataclasses import dataclass
+
+from manyview.errors import UserError
+
+__all__ = ["RECIPES", "Recipe", "recipe"]
+
+Channels = tuple[float, float, float]
+
+_IMAGENET_MEAN: Channels = (0.485, 0.456, 0.406)
+_IMAGENET_STD: Channels = (0.229, 0.224, 0.225)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The parameters of one pipeline, in the order in which its operations run (greyscale first if `grey_first`).
+
+    A factor is uniform in [max(0, 1 − strength), 1 + strength]; the hue turns by up to ±`hue` of the colour circle.
+    """
+
+    size: int = 224  # side of a view unless the user says otherwise
+    scale: tuple[float, float] = (0.2, 1.0)  # share of the image's area that a crop covers
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)  # width over height of a crop, uniform on a logarithmic scale
+    flip: float = 0.5  # probability, as are `jitter`, `grey`, `blur` and `solarise`
+    jitter: float = 1.0
+    brightness: float = 0.4
+    contrast: float = 0.4
+    saturation: float = 0.4
+    hue: float = 0.4
+    grey: float = 0.2
+    grey_first: bool = False
+    blur: float = 0.0
+    sigma: tuple[float, float] = (0.1, 2.0)  # of the blur, in pixels of the view
+    solarise: float = 0.0
+    threshold: float = 128 / 255  # solarise inverts what is at least as bright
+    mean: Channels = _IMAGENET_MEAN
+    std: Channels = _IMAGENET_STD
+
+
+RECIPES: dict[str, Recipe] = {
+    "moco-v1": Recipe(grey_first=True),
+    "moco-v2": Recipe(jitter=0.8, hue=0.1, blur=0.5),
+    "simclr": Recipe(
+        scale=(0.08, 1.0), jitter=0.8, brightness=0.8, contrast=0.8, saturation=0.8, hue=0.2, blur=0.5
+    ),
+    # The next three are Algorithm 1 of the CACR paper.
+    "cifar": Recipe(size=32, mean=(0.4914, 0.4822, 0.4465), std=(0.2023, 0.1994, 0.2010)),
+    "cifar100": Recipe(size=32, mean=(0.5071, 0.4867, 0.4408), std=(0.2675, 0.2565, 0.2761)),
+    "stl10": Recipe(size=64, scale=(0.08, 1.0), mean=(0.4409, 0.4279, 0.3868), std=(0.2683, 0.2610, 0.2687)),
+}
+
+
+def recipe(name: str) -> Recipe:
+    """The recipe that `--views` names."""
+    if name not in RECIPES:
+        raise UserError(f"--views {name} is not known: choose one of {', '.join(RECIPES)}")
+    return RECIPES[name]

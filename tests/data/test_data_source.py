@@ -1,0 +1,89 @@
+"""What every source shares: parts of it, a part held out, the limit on broken images."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from manyview.data import Source, Subset, check_unreadable, holdout
+from manyview.data.source import Arrays, Names
+from manyview.errors import UserError
+
+
+class Named(Arrays):
+    """Images filled with the first letter's number, named as told."""
+
+    def __init__(self, *names: str) -> None:
+        self.name, self.fingerprint, self.size = "named", "-".join(names), (2, 2)
+        self.names = names
+        self.labels, self.classes = torch.tensor([len(name) for name in names]), ("", "a", "b", "c")
+        self.images = torch.tensor([ord(name[0]) for name in names]).byte()[:, None, None, None].expand(-1, 3, 2, 2)
+
+    def id(self, index: int) -> str:
+        return self.names[index]
+
+
+def ids(source: Source) -> list[str]:
+    return [source.id(i) for i in range(len(source))]
+
+
+def test_a_subset_is_the_source_seen_through_indices() -> None:
+    source = Named("a", "bb", "ccc")
+    subset = Subset(source, torch.tensor([2, 0]))
+    assert ids(subset) == ["ccc", "a"]
+    assert subset.labels is not None
+    assert subset.labels.tolist() == [3, 1]
+    assert torch.equal(subset.read(0), source.read(2))
+    assert torch.equal(subset.batch(torch.tensor([1, 0, 0])), source.batch(torch.tensor([0, 2, 2])))
+    assert (subset.size, subset.classes, subset.name) == (source.size, source.classes, source.name)
+    assert subset.fingerprint != Subset(source, torch.tensor([0, 2])).fingerprint
+
+
+def test_the_hold_out_takes_about_its_share_and_leaves_the_rest() -> None:
+    source = Named(*(f"x{i}" for i in range(2000)))
+    rest, held_out = holdout(source)
+    assert sorted(ids(rest) + ids(held_out)) == sorted(ids(source))
+    assert 0.17 < len(held_out) / 2000 < 0.23
+    assert len(holdout(source, 0.5)[1]) > len(held_out)
+
+
+def test_the_hold_out_of_a_sample_depends_on_its_id_alone() -> None:
+    names = [f"x{i}" for i in range(100)]
+    held_out = set(ids(holdout(Named(*names))[1]))
+    assert set(ids(holdout(Named(*reversed(names)))[1])) == held_out
+    more = set(ids(holdout(Named("new", *names, "newer"))[1]))
+    assert more & set(names) == held_out
+    assert ["x11" in held_out, "x0" in held_out] == [True, False]  # as in every version so far
+
+
+def test_a_set_too_small_to_hold_a_part_out_is_an_error() -> None:
+    with pytest.raises(UserError, match=r"'named' has too few samples \(1\) to hold 20% out: use --test-data"):
+        holdout(Named("a"))
+
+
+def test_the_description_is_plain_data() -> None:
+    description = Named("a", "bb").describe()
+    assert json.loads(json.dumps(description)) == description
+    assert description == {
+        "name": "named",
+        "samples": 2,
+        "size": [2, 2],
+        "fingerprint": "a-bb",
+        "classes": ["", "a", "b", "c"],
+    }
+
+
+def test_more_than_five_percent_unreadable_is_an_error(tmp_path: Path) -> None:
+    check_unreadable(5, 100, tmp_path / "unreadable.txt")
+    message = r"^6 of 100 images cannot be read, more than 5%: repair or remove them \(see .*unreadable.txt\)$"
+    with pytest.raises(UserError, match=message):
+        check_unreadable(6, 100, tmp_path / "unreadable.txt")
+
+
+def test_names_are_kept_in_order_and_within_bounds() -> None:
+    names = Names.of([b"a", b"", b"caf\xc3\xa9", b"\xff"])
+    assert [names[i] for i in range(len(names))] == ["a", "", "café", "\\xff"]
+    assert names.raw(3) == b"\xff"
+    with pytest.raises(IndexError):
+        names[4]

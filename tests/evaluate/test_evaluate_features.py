@@ -1,0 +1,212 @@
+"""Features of a whole source: which samples, prepared how, by an encoder that nothing may change."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torchvision.transforms.v2 import functional as TF
+
+from manyview import counter
+from manyview.data.source import Arrays, Source, Unreadable
+from manyview.encoders import Card, EncoderConfig, FrozenEncoder, build_encoder
+from manyview.errors import UserError
+from manyview.evaluate.features import Preparation, extract
+from manyview.evaluate.files import embed
+from manyview.evaluate.knn import knn
+from manyview.evaluate.watch import knn_accuracy
+
+torch.set_num_threads(1)
+MEAN, STD = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
+
+
+class Memory(Arrays):
+    """Random images of one size; with labels, the colour tells the class."""
+
+    def __init__(self, count: int, side: int = 8, classes: int = 0, seed: int = 0) -> None:
+        self.name, self.size, self.fingerprint = "memory", (side, side), f"memory-{seed}"
+        noise = counter.uniform(seed, torch.arange(count * 3 * side * side)).view(count, 3, side, side)
+        if classes:
+            self.labels = torch.arange(count) % classes
+            self.classes = tuple(f"class {number}" for number in range(classes))
+            noise = 0.4 * noise + 0.6 * torch.eye(3)[self.labels % 3].view(-1, 3, 1, 1)
+        self.images = (noise * 255).to(torch.uint8)
+
+
+class Mixed(Source):
+    """Images of several sizes, some of them broken."""
+
+    size = None
+
+    def __init__(self, sizes: list[tuple[int, int]], broken: set[int]) -> None:
+        self.name, self.fingerprint = "mixed", "mixed"
+        self.labels, self.classes = torch.arange(len(sizes)) % 2, ("cat", "dög")
+        self.broken = broken
+        self.images = [
+            (counter.uniform(7, number, torch.arange(3 * height * width)) * 255).to(torch.uint8).view(3, height, width)
+            for number, (height, width) in enumerate(sizes)
+        ]
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def id(self, index: int) -> str:
+        return f"{self.classes[index % 2]}/{index}.png"
+
+    def read(self, index: int) -> Tensor:
+        if index in self.broken:
+            raise Unreadable("broken on purpose")
+        return self.images[index]
+
+
+class Flat(nn.Module):
+    """Pixels as features; counts its batches in a buffer if asked to."""
+
+    seen: Tensor
+
+    def __init__(self, size: int, counts: bool = False) -> None:
+        super().__init__()
+        self.num_features = 3 * size * size
+        self.counts = counts
+        self.scale = nn.Parameter(torch.ones(()))
+        self.register_buffer("seen", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.counts:
+            self.seen += 1
+        return self.scale * x.flatten(1)
+
+
+def frozen(backbone: nn.Module, size: int) -> FrozenEncoder:
+    return FrozenEncoder(backbone, Card("tiny", "standard", "batch", size, MEAN, STD))
+
+
+def pixels(size: int) -> FrozenEncoder:
+    return frozen(Flat(size), size)
+
+
+def test_features_come_in_the_order_of_the_source_whatever_the_batches() -> None:
+    source = Memory(23, classes=3)
+    for batch_size in (1, 7, 256):
+        features = extract(pixels(8), source, batch_size=batch_size)
+        torch.testing.assert_close(features.embeddings, source.images.flatten(1) / 255)
+        assert features.embeddings.dtype == torch.float32
+        assert source.labels is not None
+        assert torch.equal(features.labels, source.labels)
+        assert features.index.tolist() == list(range(23))
+        assert features.preprocess == "8×8 as stored"
+
+
+def test_unreadable_images_are_left_out_and_counted() -> None:
+    source = Mixed([(8, 8)] * 7, broken={0, 3, 6})
+    features = extract(pixels(8), source, batch_size=3)
+    assert features.unreadable == (0, 3, 6)
+    assert features.index.tolist() == [1, 2, 4, 5]
+    assert features.labels.tolist() == [1, 0, 0, 1]
+    torch.testing.assert_close(features.embeddings[2], source.images[4].flatten() / 255)
+
+
+def test_worker_processes_give_the_same_features() -> None:
+    source = Mixed([(20, 30), (8, 8), (9, 40), (31, 8), (16, 16)], broken={2})
+    here, there = (extract(pixels(8), source, batch_size=2, workers=workers) for workers in (0, 2))
+    assert torch.equal(here.embeddings, there.embeddings)
+    assert here.unreadable == there.unreadable == (2,)
+
+
+def test_nothing_readable_is_an_error() -> None:
+    with pytest.raises(UserError, match="not one of the 2 images of mixed can be read"):
+        extract(pixels(8), Mixed([(8, 8)] * 2, broken={0, 1}))
+
+
+def test_features_that_are_not_finite_are_an_error() -> None:
+    class Broken(Flat):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x) / 0
+
+    with pytest.raises(UserError, match="not finite"):
+        extract(frozen(Broken(8), 8), Memory(3))
+
+
+def test_photographs_are_resized_by_their_shorter_side_and_cropped_in_the_middle() -> None:
+    source = Mixed([(300, 400), (500, 260), (224, 224)], broken=set())
+    prepare = Preparation(source.size, 224)
+    assert str(prepare) == "shorter side resized to 256, centre crop 224×224 (224×224 as stored)"
+    for image in source.images[:2]:
+        expected = TF.center_crop(TF.resize(image, [256], antialias=True), [224, 224])
+        assert torch.equal(prepare(image), expected)
+    assert torch.equal(prepare(source.images[2]), source.images[2])
+
+
+def test_small_images_of_one_other_size_are_resized_whole() -> None:
+    prepare = Preparation((96, 96), 64)
+    assert str(prepare) == "resized from 96×96 to 64×64"
+    image = Memory(2, side=96).images
+    assert torch.equal(prepare(image), TF.resize(image, [64, 64], antialias=True))
+    assert str(Preparation((480, 640), 224)) == "shorter side resized to 256, centre crop 224×224"
+
+
+def test_a_thin_strip_is_not_enlarged_beyond_reason() -> None:
+    assert Preparation(None, 224)(torch.zeros(3, 1, 1_000_000, dtype=torch.uint8)).shape == (3, 224, 224)
+
+
+def test_training_mode_is_refused() -> None:
+    encoder = pixels(8)
+    encoder.backbone.train()
+    with pytest.raises(RuntimeError, match="training mode"):
+        extract(encoder, Memory(3))
+
+
+def test_an_encoder_that_changes_itself_is_caught() -> None:
+    with pytest.raises(RuntimeError, match="changed while it was evaluated"):
+        extract(frozen(Flat(8, counts=True), 8), Memory(3))
+
+
+def test_embed_writes_plain_arrays(tmp_path: Path) -> None:
+    source = Mixed([(8, 8)] * 5, broken={1})
+    out = tmp_path / "new" / "features.npz"
+    embed(pixels(8), source, out)
+    with np.load(out, allow_pickle=False) as file:
+        assert set(file.files) == {"ids", "embeddings", "labels", "classes"}
+        assert file["ids"].tolist() == ["cat/0.png", "cat/2.png", "dög/3.png", "cat/4.png"]
+        assert file["labels"].tolist() == [0, 0, 1, 0]
+        assert file["classes"].tolist() == ["cat", "dög"]
+        np.testing.assert_allclose(file["embeddings"][1], source.images[2].flatten() / 255, rtol=1e-6)
+    assert [path.name for path in out.parent.iterdir()] == ["features.npz"]
+
+
+def test_embed_without_labels_has_no_label_arrays(tmp_path: Path) -> None:
+    embed(pixels(8), Memory(4), tmp_path / "features.npz")
+    with np.load(tmp_path / "features.npz", allow_pickle=False) as file:
+        assert set(file.files) == {"ids", "embeddings"}
+        assert file["embeddings"].shape == (4, 192)
+
+
+def test_embed_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "features.npz"
+    embed(pixels(8), Memory(4), out)
+    before = out.read_bytes()
+
+    def full_disk(*_: object, **__: object) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr("manyview.evaluate.files.np.savez", full_disk)
+    with pytest.raises(OSError, match="no space"):
+        embed(pixels(8), Memory(5), out)
+    assert out.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_a_look_during_training_leaves_modes_and_statistics_alone() -> None:
+    torch.manual_seed(0)
+    encoder = build_encoder(EncoderConfig(backbone="tiny")).train()
+    encoder.head.eval()  # a part that its owner has frozen
+    modes = [module.training for module in encoder.modules()]
+    state = {name: tensor.clone() for name, tensor in encoder.state_dict().items()}
+    train, test = Memory(60, side=16, classes=3, seed=1), Memory(30, side=16, classes=3, seed=2)
+    accuracy = knn_accuracy(encoder, train, test, image_size=16, mean=MEAN, std=STD, k=5)
+    copy = FrozenEncoder.of(encoder, image_size=16, mean=MEAN, std=STD)
+    assert accuracy == knn(extract(copy, train), extract(copy, test), k=5).top1 > 0.9
+    assert [module.training for module in encoder.modules()] == modes
+    assert all(torch.equal(tensor, state[name]) for name, tensor in encoder.state_dict().items())
+    assert all(parameter.requires_grad for parameter in encoder.parameters())

@@ -1,0 +1,166 @@
+"""The papers' linear protocol."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from manyview import counter
+from manyview.data.loader import Loader
+from manyview.data.source import Arrays
+from manyview.encoders import Card, FrozenEncoder
+from manyview.errors import UserError
+from manyview.evaluate.features import extract
+from manyview.evaluate.linear_sgd import CROPS_AND_FLIPS, INIT_TAG, LinearSgd, linear_sgd
+from manyview.views.augment import Augment
+
+torch.set_num_threads(1)
+SIZE = 8
+
+
+class Tinted(Arrays):
+    """Noisy images whose colour tells the class, more or less; notes when its images are asked for."""
+
+    def __init__(self, count: int, *, seed: int, classes: int = 7, log: list[str] | None = None) -> None:
+        self.name, self.size, self.fingerprint = f"tinted {seed}", (SIZE, SIZE), str(seed)
+        self.labels = counter.bits(seed, 1, torch.arange(count)) % classes
+        self.classes = tuple(f"class {number}" for number in range(classes))
+        tint = counter.uniform(99, torch.arange(classes * 3)).view(classes, 3)[self.labels]
+        tint = tint + 0.15 * counter.normal(seed, 2, torch.arange(count * 3).view(count, 3))
+        noise = counter.uniform(seed, 3, torch.arange(count * 3 * SIZE**2)).view(count, 3, SIZE, SIZE)
+        self.images = (255 * (0.7 * tint[..., None, None] + 0.3 * noise).clamp(0, 1)).to(torch.uint8)
+        self.log = [] if log is None else log
+
+    def batch(self, index: Tensor) -> Tensor:
+        self.log.append(self.name)
+        return super().batch(index)
+
+
+class Moments(nn.Module):
+    """Mean and spread of the channels as features; counts its batches in a buffer if asked to."""
+
+    num_features = 6
+    seen: Tensor
+
+    def __init__(self, counts: bool = False) -> None:
+        super().__init__()
+        self.counts = counts
+        self.scale = nn.Parameter(torch.ones(()))
+        self.register_buffer("seen", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.counts:
+            self.seen += 1
+        return self.scale * torch.cat([x.mean((2, 3)), x.std((2, 3))], 1)
+
+
+def encoder(counts: bool = False) -> FrozenEncoder:
+    card = Card("tiny", "standard", "batch", SIZE, (0.5, 0.5, 0.5), (0.25, 0.25, 0.25))
+    return FrozenEncoder(Moments(counts), card)
+
+
+def accuracy_of_every_epoch(train: Tinted, test: Tinted, epochs: int, milestones: tuple[float, ...]) -> Iterator[float]:
+    """The protocol once more, plainly, with a test after every epoch."""
+    frozen, labels = encoder(), train.labels
+    assert labels is not None
+    classifier = nn.Linear(6, len(train.classes))
+    with torch.no_grad():
+        classifier.weight.copy_(0.01 * counter.normal(0, INIT_TAG, torch.arange(42)).view(7, 6))
+        classifier.bias.zero_()
+    optimizer = torch.optim.SGD(classifier.parameters(), 30.0, momentum=0.9)
+    schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, [round(share * epochs) for share in milestones])
+    augment = Augment(CROPS_AND_FLIPS, views=1, size=SIZE, seed=0)
+    examined = extract(frozen, test)
+    per_epoch = len(train) // 20
+    for batch in Loader(train, batch_size=20, seed=0, stop=epochs * per_epoch):
+        views = augment.apply(batch.images, augment.plan(batch.index, batch.epoch))
+        loss = F.cross_entropy(classifier(frozen(views[0])), labels[batch.index])
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        if (batch.step + 1) % per_epoch == 0:
+            schedule.step()
+            found = classifier(examined.embeddings).argmax(1)
+            yield (found == examined.labels).double().mean().item()
+
+
+@pytest.mark.parametrize("milestones", [(0.6, 0.8), ()])
+def test_agrees_with_the_protocol_written_out(milestones: tuple[float, ...]) -> None:
+    train, test = Tinted(120, seed=1), Tinted(200, seed=2)
+    history = list(accuracy_of_every_epoch(train, test, 5, milestones))
+    score = linear_sgd(encoder(), train, test, epochs=5, batch_size=20, milestones=milestones)
+    assert score.top1 == pytest.approx(history[-1])
+
+
+def test_reports_the_last_epoch_also_when_an_earlier_one_was_better() -> None:
+    train, test = Tinted(120, seed=1), Tinted(200, seed=2)
+    history = list(accuracy_of_every_epoch(train, test, 3, ()))
+    assert max(history) > history[-1]  # otherwise this test could not fail
+    assert linear_sgd(encoder(), train, test, epochs=3, batch_size=20, milestones=()).top1 == pytest.approx(history[-1])
+
+
+def test_nobody_looks_at_the_test_set_before_the_training_is_over() -> None:
+    log: list[str] = []
+    train, test = Tinted(60, seed=1, log=log), Tinted(50, seed=2, log=log)
+    linear_sgd(encoder(), train, test, epochs=3, batch_size=20)
+    assert log == ["tinted 1"] * 9 + ["tinted 2"] * 3
+
+
+def test_learns_what_the_features_tell() -> None:
+    train, test = Tinted(600, seed=1), Tinted(300, seed=2)
+    score = linear_sgd(encoder(), train, test, epochs=20, lr=1.0, batch_size=50)
+    assert score.top1 > 0.6
+    assert score.top5 is not None
+    assert score.top5 > score.top1
+    assert (score.train_samples, score.test_samples, score.classes) == (600, 300, 7)
+    assert score.preprocess == "8×8 as stored; random crops and flips at training"
+    assert score == linear_sgd(encoder(), train, test, epochs=20, lr=1.0, batch_size=50)
+
+
+def test_learning_rate_falls_at_60_and_80_percent_of_the_epochs() -> None:
+    protocol = LinearSgd()
+    rates = [protocol.lr_at(epoch) for epoch in (0, 59, 60, 79, 80, 99)]
+    assert rates == pytest.approx([30, 30, 3, 3, 0.3, 0.3])
+    short = LinearSgd(epochs=5, lr=10)
+    assert [short.lr_at(epoch) for epoch in range(5)] == pytest.approx([10, 10, 10, 1, 0.1])
+
+
+def test_views_are_crops_and_flips_and_nothing_else() -> None:
+    assert (CROPS_AND_FLIPS.scale, CROPS_AND_FLIPS.flip) == ((0.08, 1.0), 0.5)
+    grey = torch.full((4, 3, SIZE, SIZE), 51, dtype=torch.uint8)  # any other operation would change a plain grey
+    augment = Augment(CROPS_AND_FLIPS, views=1, size=SIZE, seed=0)
+    views = augment.apply(grey, augment.plan(torch.arange(4), 0))
+    torch.testing.assert_close(views, torch.full_like(views, 0.2))
+
+
+def test_training_mode_is_refused() -> None:
+    unfrozen = encoder()
+    unfrozen.backbone.train()
+    with pytest.raises(RuntimeError, match="training mode"):
+        linear_sgd(unfrozen, Tinted(40, seed=1), Tinted(20, seed=2), epochs=1, batch_size=20)
+
+
+def test_an_encoder_that_changes_itself_is_caught() -> None:
+    with pytest.raises(RuntimeError, match="changed while it was evaluated"):
+        linear_sgd(encoder(counts=True), Tinted(40, seed=1), Tinted(20, seed=2), epochs=1, batch_size=20)
+
+
+def test_a_diverging_classifier_names_the_learning_rate() -> None:
+    with pytest.raises(UserError, match="smaller --lr"):
+        linear_sgd(encoder(), Tinted(40, seed=1), Tinted(20, seed=2), epochs=9, lr=3e38, batch_size=20)
+
+
+@pytest.mark.parametrize(
+    ("settings", "flag"),
+    [
+        ({"epochs": 0}, "--epochs"),
+        ({"lr": 0.0}, "--lr"),
+        ({"batch_size": 0}, "--batch"),
+        ({"batch_size": 41}, "--batch"),
+    ],
+)
+def test_impossible_settings_name_the_flag(settings: dict[str, int], flag: str) -> None:
+    with pytest.raises(UserError, match=flag):
+        linear_sgd(encoder(), Tinted(40, seed=1), Tinted(20, seed=2), **settings)  # type: ignore[arg-type]

@@ -1,0 +1,145 @@
+"""A run evaluated beside its random counterpart, and the records that it leaves."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+from rich.console import Console
+
+from manyview import counter
+from manyview.encoders import EncoderConfig, build_encoder, load, random_like, save_backbone
+from manyview.errors import UserError
+from manyview.evaluate import Knn, Linear, LinearSgd, Protocol, append_record, evaluate, read_records, table
+
+torch.set_num_threads(1)
+FIELDS = {
+    *("protocol", "encoder", "data", "test_data", "preprocess", "settings", "seconds"),
+    *("top1", "top1_interval", "top5", "top5_interval", "train_samples", "test_samples", "classes", "unreadable"),
+}
+
+
+@pytest.fixture
+def photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Three classes that differ in colour."""
+    monkeypatch.setenv("MANYVIEW_CACHE", str(tmp_path / "cache"))
+    for label, name in enumerate(("blue", "green", "red")):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for number in range(30):
+            pixels = (100 * counter.uniform(label, number, torch.arange(16 * 16 * 3))).to(torch.uint8).view(16, 16, 3)
+            pixels[..., 2 - label] += 120
+            Image.fromarray(pixels.numpy()).save(tmp_path / "photos" / name / f"{number}.png")
+    return str(tmp_path / "photos")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    torch.manual_seed(3)
+    directory = tmp_path / "run"
+    directory.mkdir()
+    encoder = build_encoder(EncoderConfig(backbone="tiny"))
+    save_backbone(directory / "encoder.safetensors", encoder, image_size=16, mean=(0.5,) * 3, std=(0.25,) * 3)
+    return directory
+
+
+@pytest.mark.parametrize(
+    "protocol", [Knn(k=5), Linear(regularisation=(1.0, 0.01)), LinearSgd(epochs=2, lr=1, batch_size=16)]
+)
+def test_trained_and_random_are_measured_alike_and_recorded(protocol: Protocol, run: Path, photos: str) -> None:
+    records = evaluate(run, protocol, photos, progress=False)
+    assert [record["encoder"] for record in records] == ["random", "trained"]
+    for record in records:
+        assert set(record) == FIELDS
+        assert record["test_data"] == "20 % held out by hash"
+        assert record["preprocess"].startswith("16×16 as stored")
+        assert record["train_samples"] + record["test_samples"] == 90
+        assert (record["classes"], record["top5"]) == (3, None)
+        assert 0 <= record["top1_interval"][0] <= record["top1"] <= record["top1_interval"][1] <= 1
+    assert read_records(run) == json.loads(json.dumps(records))
+    assert records[1]["top1"] > 0.5
+
+
+def test_random_baseline_can_be_left_out(run: Path, photos: str) -> None:
+    assert [record["encoder"] for record in evaluate(run, Knn(), photos, random=False, progress=False)] == ["trained"]
+
+
+def test_an_encoder_file_is_evaluated_without_a_record(run: Path, photos: str) -> None:
+    records = evaluate(run / "encoder.safetensors", Knn(), photos, progress=False)
+    assert len(records) == 2
+    assert not (run / "evaluations.json").exists()
+
+
+def test_random_encoder_is_not_the_trained_one(run: Path) -> None:
+    trained = load(run)
+    images = torch.full((1, 3, 16, 16), 99, dtype=torch.uint8)
+    assert not torch.allclose(trained(images), random_like(trained, 0)(images))
+
+
+def test_unreadable_images_are_counted(run: Path, photos: str) -> None:
+    Path(photos, "red", "broken.png").write_bytes(b"no image")
+    record = evaluate(run, Knn(), photos, random=False, progress=False)[0]
+    assert record["unreadable"] == 1
+    assert record["train_samples"] + record["test_samples"] == 90
+
+
+def record(**changes: object) -> dict[str, object]:
+    return {
+        "protocol": "knn",
+        "encoder": "trained",
+        "data": "scenes",
+        "test_data": "scenes (test split)",
+        "top1": 0.714,
+        "top1_interval": [0.70, 0.73],
+        "top5": 0.95,
+        "top5_interval": [0.94, 0.96],
+        "train_samples": 10_000,
+        "test_samples": 2_000,
+        "classes": 10,
+        "settings": {"k": 200},
+        "preprocess": "32×32 as stored",
+        "unreadable": 0,
+        "seconds": 1.0,
+    } | changes
+
+
+def test_newer_record_of_the_same_thing_replaces_the_older_one(tmp_path: Path) -> None:
+    append_record(tmp_path, record(top1=0.1))
+    append_record(tmp_path, record(encoder="random"))
+    append_record(tmp_path, record(protocol="linear"))
+    append_record(tmp_path, record(data="photos"))
+    append_record(tmp_path, record(top1=0.2))
+    found = [(old["protocol"], old["encoder"], old["data"], old["top1"]) for old in read_records(tmp_path)]
+    assert found == [
+        ("knn", "random", "scenes", 0.714),
+        ("linear", "trained", "scenes", 0.714),
+        ("knn", "trained", "photos", 0.714),
+        ("knn", "trained", "scenes", 0.2),
+    ]
+    assert [path.name for path in tmp_path.iterdir()] == ["evaluations.json"]
+
+
+@pytest.mark.parametrize("content", ["[{", '{"top1": 1}', "[1]"])
+def test_damaged_records_are_not_overwritten(tmp_path: Path, content: str) -> None:
+    (tmp_path / "evaluations.json").write_text(content)
+    with pytest.raises(UserError, match=r"evaluations\.json"):
+        append_record(tmp_path, record())
+    assert (tmp_path / "evaluations.json").read_text() == content
+
+
+def test_table_shows_the_figures_and_says_how_they_came_about() -> None:
+    console = Console(width=120, file=io.StringIO())
+    console.print(table([record(encoder="random", top1=0.31, top5=None, top5_interval=None), record(unreadable=3)]))
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    rows = [line for line in text.splitlines() if "knn" in line]
+    assert "random" in rows[0]
+    assert "31.0 % [70.0, 73.0]" in rows[0]
+    assert "71.4 % [70.0, 73.0]" in rows[1]
+    assert "95.0 % [94.0, 96.0]" in rows[1]
+    assert "10,000" in rows[1]
+    assert "images: 32×32 as stored" in text
+    assert "scenes (test split)" in text
+    assert "3 unreadable images left out" in text
+    assert text.count("32×32 as stored") == 1

@@ -1,0 +1,168 @@
+"""The commands as a user types them, on a small run."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from safetensors.torch import load_file
+
+from manyview.cli import COMMANDS, file_flags, main
+
+SMALL = ["--batch-size", "16", "--max-steps", "2", "--image-size", "32"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("cli") / "run"
+    flags = ["--backbone", "resnet18", "--stem", "standard", *SMALL]
+    assert main(["pretrain", "moco-v2", "--data", "scenes:64", "--out", str(out), *flags]) == 0
+    return out
+
+
+def error(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """The one line that a mistake costs."""
+    assert main(list(words)) == 2
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1
+    assert message.startswith("manyview: ")
+    return message
+
+
+def test_the_overview_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    text = capsys.readouterr().out
+    assert all(f"manyview {name}" in text for name in COMMANDS)
+
+
+@pytest.mark.parametrize("words", [["pretrain", "jcl"], ["evaluate", "knn"], ["evaluate", "linear"], ["resume"], ["embed"]])
+def test_help_teaches_every_flag(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main([*words, "--help"])
+    assert stop.value.code == 0
+    assert "--device" in capsys.readouterr().out
+
+
+def test_pretrain_alone_lists_the_methods(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pretrain"]) == 0
+    text = capsys.readouterr().out
+    assert all(name in text for name in ("jcl", "moco-v1", "moco-v2", "simclr", "vanilla"))
+
+
+def test_mistakes_cost_one_line_each(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    out = ["--out", str(tmp_path / "out")]
+    assert "choose one of pretrain" in error(capsys, "pretain")
+    assert "choose one of jcl" in error(capsys, "pretrain", "jlc")
+    assert "choose one of knn" in error(capsys, "evaluate", "nn")
+    assert "does not exist" in error(capsys, "pretrain", "jcl", "--data", str(tmp_path / "none"), *out)
+    assert "no images" in error(capsys, "pretrain", "jcl", "--data", str(tmp_path / "empty"), *out)
+    assert "is no run directory" in error(capsys, "resume", str(tmp_path / "empty"))
+    assert "resume" in error(capsys, "evaluate", "knn", str(tmp_path / "empty"), "--data", "scenes:64")
+    assert "--config" in error(capsys, "pretrain", "jcl", "--config", str(tmp_path / "none.toml"), "--data", "scenes:64", *out)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_mistyped_flag_is_answered_with_the_right_one(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["pretrain", "jcl", "--data", "scenes:64", "--out", str(tmp_path / "run"), "--temprature", "0.1"])
+    assert stop.value.code == 2
+    assert "--temperature" in capsys.readouterr().err
+
+
+def test_small_images_take_the_small_preset_and_say_so(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    flags = ["--batch-size", "16", "--max-steps", "1"]
+    assert main(["pretrain", "jcl", "--data", "scenes:64", "--out", str(out), *flags]) == 0
+    text = capsys.readouterr().out
+    assert "small (--preset)" in text
+    config = json.loads((out / "config.json").read_text())["config"]
+    assert (config["encoder"]["backbone"], config["views"]["image_size"]) == ("tiny", 32)
+    assert (config["method"]["queue_size"], config["method"]["momentum"]) == (32, 0.99)
+    assert (config["method"]["temperature"], config["method"]["lam"], config["method"]["keys"]) == (0.2, 4.0, 5)
+
+
+def test_large_images_take_the_papers_set_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    for i in range(4):
+        Image.new("RGB", (100 + i, 90), (i, 0, 0)).save(folder / f"{i}.png")
+    message = error(capsys, "pretrain", "jcl", "--data", str(folder), "--out", str(tmp_path / "run"))
+    assert "--batch-size 512 exceeds the 4 samples" in message  # the paper's batch
+
+
+def test_flags_override_a_config_file_which_overrides_the_preset(tmp_path: Path) -> None:
+    file = tmp_path / "my.toml"
+    file.write_text('lr = 0.5\nbatch-size = 16\n[method]\nqueue_size = 20\nmask-own = true\nmomentum = 0.5\n')
+    out = tmp_path / "run"
+    words = ["--config", str(file), "--momentum", "0.7", "--max-steps", "1"]
+    assert main(["pretrain", "moco-v2", "--data", "scenes:64", "--out", str(out), *words]) == 0
+    config = json.loads((out / "config.json").read_text())["config"]
+    assert (config["optim"]["lr"], config["optim"]["batch_size"]) == (0.5, 16)
+    assert (config["method"]["queue_size"], config["method"]["mask_own"]) == (20, True)
+    assert config["method"]["momentum"] == 0.7
+    assert config["encoder"]["backbone"] == "tiny"
+
+
+def test_a_runs_own_config_is_a_config_file(run: Path) -> None:
+    words = file_flags(run / "config.json")
+    assert words[words.index("--backbone") + 1] == "resnet18"
+    assert words[words.index("--max-steps") + 1] == "2"
+    assert "--no-mask-own" in words
+
+
+def test_evaluations_are_printed_and_kept_beside_the_random_encoder(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["evaluate", "knn", str(run), "--data", "scenes:64"]) == 0
+    assert main(["evaluate", "linear", str(run), "--data", "scenes:64"]) == 0
+    text = capsys.readouterr().out
+    assert "random" in text
+    assert "test split" in text
+    records = json.loads((run / "evaluations.json").read_text())
+    assert {(r["protocol"], r["encoder"]) for r in records} == {
+        (protocol, encoder) for protocol in ("knn", "linear") for encoder in ("random", "trained")
+    }
+
+
+def test_embeddings_come_with_ids_and_labels(run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "features.npz"
+    assert main(["embed", str(run), "--data", "scenes:64", "--out", str(out)]) == 0
+    with np.load(out, allow_pickle=False) as file:
+        assert file["embeddings"].shape == (64, 512)
+        assert len(file["ids"]) == len(file["labels"]) == 64
+
+
+def test_exports_load_where_they_are_meant_to(run: Path, tmp_path: Path) -> None:
+    import timm
+    import torchvision
+
+    for form in ("torchvision", "timm", "safetensors"):
+        assert main(["export", str(run), "--format", form, "--out", str(tmp_path / f"{form}.safetensors")]) == 0
+    theirs = torchvision.models.resnet18()
+    missing, unexpected = theirs.load_state_dict(load_file(tmp_path / "torchvision.safetensors"), strict=False)
+    assert (missing, unexpected) == (["fc.weight", "fc.bias"], [])
+    timm.create_model("resnet18", num_classes=0).load_state_dict(load_file(tmp_path / "timm.safetensors"))
+    assert main(["embed", str(tmp_path / "safetensors.safetensors"), "--data", "scenes:64", "--out", str(tmp_path / "f.npz")]) == 0
+
+
+def test_the_report_is_written_anew(run: Path) -> None:
+    (run / "report.html").unlink()
+    assert main(["report", str(run)]) == 0
+    assert "moco-v2" in (run / "report.html").read_text()
+
+
+def test_views_are_drawn(tmp_path: Path) -> None:
+    out = tmp_path / "views.png"
+    assert main(["views", "--data", "scenes:64", "--method", "jcl", "--out", str(out)]) == 0
+    with Image.open(out) as picture:
+        assert min(picture.size) > 100
+
+
+def test_a_packed_set_is_a_source(tmp_path: Path) -> None:
+    packed = tmp_path / "scenes.safetensors"
+    assert main(["pack", "--data", "scenes:64", "--out", str(packed)]) == 0
+    out = tmp_path / "run"
+    assert main(["pretrain", "simclr", "--data", str(packed), "--out", str(out), *SMALL]) == 0
+    assert json.loads((out / "config.json").read_text())["data"]["samples"] == 64

@@ -1,0 +1,270 @@
+"""Whole runs: what they leave behind, and that stopping, dying and resuming change nothing."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+
+import manyview
+from manyview.cli import main
+
+FLAGS = ["--batch-size", "16", "--queue-size", "32", "--seed", "3", "--keys", "2", "--image-size", "16"]
+
+
+def pretrain(out: Path, *flags: str, method: str = "jcl", data: str = "scenes:64") -> int:
+    return main(["pretrain", method, "--data", data, "--out", str(out), *FLAGS, *flags])
+
+
+def lines(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def edit_config(run: Path, group: str, key: str, value: object) -> None:
+    facts = json.loads((run / "config.json").read_text())
+    facts["config"][group][key] = value
+    (run / "config.json").write_text(json.dumps(facts))
+
+
+def start(out: Path, *flags: str, method: str = "jcl", data: str = "scenes:64") -> "subprocess.Popen[str]":
+    """A run in a process of its own, one thread as here, so that results can be compared byte for byte."""
+    words = ["pretrain", method, "--data", data, "--out", str(out), *FLAGS, *flags]
+    return command(*words)
+
+
+def command(*words: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "manyview", *words],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def wait_for_steps(run: Path, count: int, process: "subprocess.Popen[str]") -> None:
+    """Until checkpoint `count` stands, while the run is still going on."""
+    deadline = time.monotonic() + 120
+    while not any(int(p.stem.split("-")[1]) >= count for p in (run / "checkpoints").glob("step-*.pt")):
+        assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One undisturbed run that many tests look at."""
+    run = tmp_path_factory.mktemp("runs") / "jcl"
+    assert pretrain(run, "--max-steps", "10", "--checkpoint-every", "4") == 0
+    return run
+
+
+def test_a_run_directory_holds_what_it_promises(finished: Path) -> None:
+    facts = json.loads((finished / "config.json").read_text())
+    assert (facts["method"], facts["preset"]) == ("jcl", "small")
+    assert facts["config"]["encoder"]["backbone"] == "tiny"
+    assert facts["config"]["method"] == {
+        "temperature": 0.2, "queue_size": 32, "momentum": 0.99, "queue_start": "random", "mask_own": False,
+        "keys": 2, "lam": 4.0, "lam_schedule": "linear",
+    }  # fmt: skip
+    assert facts["data"]["samples"] == 64
+    assert [entry["step"] for entry in lines(finished)] == list(range(10))
+    assert lines(finished)[-1]["epoch"] == pytest.approx(2.5)
+    assert lines(finished)[-1]["lam"] == pytest.approx(4.0)
+    assert sorted(p.name for p in (finished / "checkpoints").glob("step-*")) == [
+        "step-00000004.pt", "step-00000008.pt", "step-00000010.pt",
+    ]  # fmt: skip
+    assert (finished / "report.html").read_text().startswith("<!")
+    assert list((finished / "tensorboard").iterdir())
+    assert not (finished / "unreadable.txt").exists()
+
+
+def test_the_state_before_the_first_step_is_saved_too(tmp_path: Path) -> None:
+    assert pretrain(tmp_path / "run", "--max-steps", "2") == 0
+    names = sorted(p.name for p in (tmp_path / "run/checkpoints").glob("step-*"))
+    assert names == ["step-00000000.pt", "step-00000002.pt"]
+
+
+def test_the_encoder_is_the_query_backbone_and_loads_frozen(finished: Path) -> None:
+    state = torch.load(finished / "checkpoints/latest.pt", weights_only=True)["method"]
+    encoder = manyview.load(finished)
+    for name, value in encoder.backbone.state_dict().items():
+        assert torch.equal(value, state[f"encoder.backbone.{name}"])
+    images = torch.randint(0, 256, (2, 3, 16, 16), dtype=torch.uint8)
+    features = encoder(images)
+    assert features.shape == (2, 256)
+    assert not features.requires_grad
+
+
+def test_the_same_seed_gives_the_same_encoder_and_another_seed_another(finished: Path, tmp_path: Path) -> None:
+    assert pretrain(tmp_path / "again", "--max-steps", "10") == 0
+    assert pretrain(tmp_path / "other", "--max-steps", "10", "--seed", "4") == 0
+    original = (finished / "encoder.safetensors").read_bytes()
+    assert (tmp_path / "again/encoder.safetensors").read_bytes() == original
+    assert (tmp_path / "other/encoder.safetensors").read_bytes() != original
+
+
+@pytest.mark.parametrize(("method", "workers"), [("jcl", "0"), ("jcl", "2"), ("moco-v2", "0"), ("simclr", "0")])
+def test_a_killed_run_resumes_to_the_same_bytes(tmp_path: Path, method: str, workers: str) -> None:
+    flags = ["--max-steps", "30", "--checkpoint-every", "3", "--workers", workers]
+    own = {"jcl": FLAGS, "moco-v2": [f for f in FLAGS if f not in ("--keys", "2")]}.get(method)
+    common = own or ["--batch-size", "16", "--seed", "3", "--image-size", "16"]
+    words = ["pretrain", method, "--data", "scenes:64", *common, *flags]
+    whole = command(*words, "--out", str(tmp_path / "whole"))
+    assert whole.wait(timeout=200) == 0, whole.communicate()[0]
+    killed = command(*words, "--out", str(tmp_path / "killed"))
+    wait_for_steps(tmp_path / "killed", random.Random().choice([3, 6, 9, 12]), killed)
+    os.killpg(killed.pid, signal.SIGKILL)
+    assert killed.wait() == -signal.SIGKILL
+    assert not (tmp_path / "killed/encoder.safetensors").exists()
+    resumed = command("resume", str(tmp_path / "killed"))
+    assert resumed.wait(timeout=200) == 0, resumed.communicate()[0]
+    same = [(tmp_path / name / "encoder.safetensors").read_bytes() for name in ("whole", "killed")]
+    assert same[0] == same[1]
+    assert [entry["step"] for entry in lines(tmp_path / "killed")] == list(range(30))
+    losses = [[entry["loss"] for entry in lines(tmp_path / name)] for name in ("whole", "killed")]
+    assert losses[0] == losses[1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_finishes_the_step_saves_and_says_how_to_go_on(tmp_path: Path, number: signal.Signals) -> None:
+    run = tmp_path / "run"
+    process = start(run, "--max-steps", "5000", "--checkpoint-every", "1000")
+    deadline = time.monotonic() + 120
+    while not (run / "metrics.jsonl").exists():
+        assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    time.sleep(1)
+    os.killpg(process.pid, number)  # as a terminal or a batch system does it: to the whole group
+    output = process.communicate(timeout=60)[0]
+    assert process.returncode == 128 + number
+    assert f"stopped by {number.name}" in output
+    assert f"manyview resume {run}" in output.replace("\n", " ")
+    assert "Traceback" not in output
+    done = len(lines(run))
+    assert (run / f"checkpoints/step-{done:08d}.pt").exists()
+
+
+def test_a_finished_run_resumes_to_nothing_but_its_report(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = (finished / "encoder.safetensors").read_bytes()
+    (finished / "report.html").unlink()
+    assert main(["resume", str(finished)]) == 0
+    assert "at step 10 of 10" in capsys.readouterr().out
+    assert (finished / "encoder.safetensors").read_bytes() == before
+    assert (finished / "report.html").exists()
+    assert len(lines(finished)) == 10
+
+
+def test_pretrain_into_a_used_directory_names_resume(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert pretrain(finished, "--max-steps", "10") == 2
+    message = capsys.readouterr().err
+    assert f"manyview resume {finished}" in message
+    assert message.count("\n") == 1
+
+
+def test_resume_refuses_another_configuration_with_a_diff(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "run"
+    assert pretrain(run, "--max-steps", "3") == 0
+    edit_config(run, "optim", "lr", 0.5)
+    assert main(["resume", str(run)]) == 2
+    message = capsys.readouterr().err
+    assert "- lr = 0.06" in message
+    assert "+ lr = 0.5" in message
+
+
+def test_resume_refuses_other_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "run"
+    assert pretrain(run, "--max-steps", "3") == 0
+    assert main(["resume", str(run), "--data", "scenes:80"]) == 2
+    assert "--data scenes:80 is not what" in capsys.readouterr().err
+
+
+def test_a_loss_that_is_not_finite_names_step_samples_and_the_last_good_checkpoint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    code = pretrain(run, "--max-steps", "40", "--lr", "1e30", "--checkpoint-every", "1", "--optimizer", "sgd")
+    message = capsys.readouterr().err
+    assert code == 2
+    assert "the loss is nan in step" in message
+    assert "samples [" in message
+    last = max((run / "checkpoints").glob("step-*.pt"))
+    assert str(last) in message
+    assert torch.load(last, weights_only=True)["step"] == int(last.stem.split("-")[1])
+    assert not (run / "encoder.safetensors").exists()
+
+
+def test_a_wrong_value_leaves_nothing_behind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for flags, words in (
+        (["--batch-size", "65"], "--batch-size 65"),
+        (["--queue-size", "65"], "--queue-size 65 exceeds the 64 samples"),
+        (["--temperature", "0"], "--temperature 0.0 must be greater than 0"),
+        (["--momentum", "1.5"], "--momentum 1.5 must lie between 0 and 1"),
+        (["--lam", "-1"], "--lam -1.0 must not be negative"),
+        (["--backbone", "resnet51"], "--backbone resnet51"),
+        (["--augment", "moco"], "moco-v2"),
+        (["--device", "cuda:7"], "--device cuda:7"),
+        (["--bn-splits", "3"], "--bn-splits 3"),
+    ):
+        assert pretrain(tmp_path / "run", "--max-steps", "2", *flags) == 2, flags
+        message = capsys.readouterr().err
+        assert words in message
+        assert message.count("\n") == 1
+        assert not (tmp_path / "run").exists()
+
+
+def photos(folder: Path, count: int, broken: int) -> Path:
+    """Images of differing sizes, some of them cut off."""
+    folder.mkdir()
+    draw = random.Random(0)
+    for i in range(count):
+        size = draw.randint(20, 60), draw.randint(20, 60)
+        image = Image.frombytes("RGB", size, draw.randbytes(3 * size[0] * size[1]))
+        image.save(folder / f"{i:03d}.jpg")
+    for i in range(broken):
+        path = folder / f"{i:03d}.jpg"
+        path.write_bytes(path.read_bytes()[:600])
+    return folder
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_unreadable_images_are_listed_and_training_goes_on(tmp_path: Path, workers: str) -> None:
+    data = photos(tmp_path / "photos", 64, broken=3)
+    assert pretrain(tmp_path / "run", "--max-steps", "8", "--workers", workers, data=str(data)) == 0
+    listed = (tmp_path / "run/unreadable.txt").read_text().splitlines()
+    assert [line.split("\t")[0] for line in listed] == ["000.jpg", "001.jpg", "002.jpg"]
+    assert len(lines(tmp_path / "run")) == 8
+
+
+def test_too_many_unreadable_images_end_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = photos(tmp_path / "photos", 64, broken=8)
+    assert pretrain(tmp_path / "run", "--max-steps", "8", data=str(data)) == 2
+    assert "cannot be read, more than 5%" in capsys.readouterr().err
+
+
+def test_knn_is_watched_every_n_epochs(tmp_path: Path) -> None:
+    assert pretrain(tmp_path / "run", "--epochs", "3", "--knn-every", "2") == 0
+    measured = {entry["step"]: entry["knn"] for entry in lines(tmp_path / "run") if "knn" in entry}
+    assert set(measured) == {7}
+    assert 0 <= measured[7] <= 1
+
+
+def test_watching_knn_does_not_change_the_run(finished: Path, tmp_path: Path) -> None:
+    assert pretrain(tmp_path / "run", "--max-steps", "10", "--knn-every", "1") == 0
+    assert (tmp_path / "run/encoder.safetensors").read_bytes() == (finished / "encoder.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("flags", [["--norm", "group"], ["--bn-splits", "4"], ["--optimizer", "adamw", "--lr", "1e-3"]])
+def test_other_set_ups_run(tmp_path: Path, flags: list[str]) -> None:
+    assert pretrain(tmp_path / "run", "--max-steps", "2", *flags) == 0
+    assert (tmp_path / "run/encoder.safetensors").exists()
