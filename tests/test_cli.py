@@ -36,7 +36,9 @@ def test_the_overview_names_every_command(capsys: pytest.CaptureFixture[str]) ->
     assert all(f"manyview {name}" in text for name in COMMANDS)
 
 
-@pytest.mark.parametrize("words", [["pretrain", "jcl"], ["evaluate", "knn"], ["evaluate", "linear"], ["resume"], ["embed"]])
+@pytest.mark.parametrize(
+    "words", [["pretrain", "jcl"], ["evaluate", "knn"], ["evaluate", "linear"], ["resume"], ["embed"]]
+)
 def test_help_teaches_every_flag(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         main([*words, "--help"])
@@ -60,7 +62,9 @@ def test_mistakes_cost_one_line_each(capsys: pytest.CaptureFixture[str], tmp_pat
     assert "no images" in error(capsys, "pretrain", "jcl", "--data", str(tmp_path / "empty"), *out)
     assert "is no run directory" in error(capsys, "resume", str(tmp_path / "empty"))
     assert "resume" in error(capsys, "evaluate", "knn", str(tmp_path / "empty"), "--data", "scenes:64")
-    assert "--config" in error(capsys, "pretrain", "jcl", "--config", str(tmp_path / "none.toml"), "--data", "scenes:64", *out)
+    assert "--config" in error(
+        capsys, "pretrain", "jcl", "--config", str(tmp_path / "none.toml"), "--data", "scenes:64", *out
+    )
     assert not (tmp_path / "out").exists()
 
 
@@ -94,7 +98,7 @@ def test_large_images_take_the_papers_set_up(tmp_path: Path, capsys: pytest.Capt
 
 def test_flags_override_a_config_file_which_overrides_the_preset(tmp_path: Path) -> None:
     file = tmp_path / "my.toml"
-    file.write_text('lr = 0.5\nbatch-size = 16\n[method]\nqueue_size = 20\nmask-own = true\nmomentum = 0.5\n')
+    file.write_text("lr = 0.5\nbatch-size = 16\n[method]\nqueue_size = 20\nmask-own = true\nmomentum = 0.5\n")
     out = tmp_path / "run"
     words = ["--config", str(file), "--momentum", "0.7", "--max-steps", "1"]
     assert main(["pretrain", "moco-v2", "--data", "scenes:64", "--out", str(out), *words]) == 0
@@ -144,7 +148,19 @@ def test_exports_load_where_they_are_meant_to(run: Path, tmp_path: Path) -> None
     missing, unexpected = theirs.load_state_dict(load_file(tmp_path / "torchvision.safetensors"), strict=False)
     assert (missing, unexpected) == (["fc.weight", "fc.bias"], [])
     timm.create_model("resnet18", num_classes=0).load_state_dict(load_file(tmp_path / "timm.safetensors"))
-    assert main(["embed", str(tmp_path / "safetensors.safetensors"), "--data", "scenes:64", "--out", str(tmp_path / "f.npz")]) == 0
+    assert (
+        main(
+            [
+                "embed",
+                str(tmp_path / "safetensors.safetensors"),
+                "--data",
+                "scenes:64",
+                "--out",
+                str(tmp_path / "f.npz"),
+            ]
+        )
+        == 0
+    )
 
 
 def test_the_report_is_written_anew(run: Path) -> None:

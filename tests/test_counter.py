@@ -13,7 +13,9 @@ def test_a_draw_depends_on_its_words_alone_and_not_on_the_batch() -> None:
 
 
 def test_every_word_and_its_place_change_the_draw() -> None:
-    draws = {float(counter.uniform(*words)) for words in [(1, 2), (2, 1), (1, 2, 0), (0, 1, 2), (1, 3), (-1, 2), (2**62, 2)]}
+    draws = {
+        float(counter.uniform(*words)) for words in [(1, 2), (2, 1), (1, 2, 0), (0, 1, 2), (1, 3), (-1, 2), (2**62, 2)]
+    }
     assert len(draws) == 7
 
 

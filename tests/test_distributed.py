@@ -26,12 +26,14 @@ def work(rank: int, store: str, out: str) -> None:
     torch.manual_seed(0)
     queue = Queue(5, 3)
     queue.push(views[0].detach().float(), torch.arange(2 * rank, 2 * rank + 2))
-    torch.save({"scores": scores.detach(), "gradient": views.grad, "keys": queue.keys, "owner": queue.owner}, f"{out}{rank}")
+    torch.save(
+        {"scores": scores.detach(), "gradient": views.grad, "keys": queue.keys, "owner": queue.owner}, f"{out}{rank}"
+    )
     dist.destroy_process_group()
 
 
 def test_two_ranks_score_learn_and_remember_as_one(tmp_path: Path) -> None:
-    mp.spawn(work, (str(tmp_path / "store"), str(tmp_path / "rank")), nprocs=2)  # type: ignore[no-untyped-call]
+    mp.spawn(work, (str(tmp_path / "store"), str(tmp_path / "rank")), nprocs=2)
     ranks = [torch.load(tmp_path / f"rank{r}", weights_only=True) for r in (0, 1)]
     everything = torch.arange(24, dtype=torch.float64).view(2, 4, 3).sin().requires_grad_()
     scores = InBatch("all").similarity(everything[0], everything, view=0)

@@ -121,7 +121,7 @@ def test_vanilla_averages_the_losses_of_its_keys() -> None:
     method = moved(make(Vanilla, VanillaConfig(queue_size=QUEUE, keys=3)))
     b = batch(4)
     single = moved(make(MoCoV2, MoCoV2Config(queue_size=QUEUE)))
-    parts = [value(single.step(b._replace(views=b.views[[0, m]]))["loss"]) for m in (1, 2, 3)]
+    parts = [value(single.step(replace(b, views=b.views[[0, m]]))["loss"]) for m in (1, 2, 3)]
     assert value(method.step(b)["loss"]) == pytest.approx(sum(parts) / 3, abs=1e-10)
 
 

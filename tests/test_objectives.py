@@ -18,7 +18,10 @@ ROWWISE: list[tuple[Objective, dict[str, float]]] = [(info_nce, {}), (jcl, {"lam
 def embeddings(n: int = 6, m: int = 5, k: int = 11, d: int = 7) -> tuple[Tensor, Tensor, Tensor]:
     """Unit queries (N, D), keys near them (N, M, D) and negatives (K, D), float64."""
     generator = torch.Generator().manual_seed(n * m * k * d)
-    draw = lambda *shape: torch.randn(*shape, dtype=torch.float64, generator=generator)  # noqa: E731
+
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(*shape, dtype=torch.float64, generator=generator)
+
     q = normalize(draw(n, d), dim=-1)
     return q, normalize(q[:, None] + 0.7 * draw(n, m, d), dim=-1), normalize(draw(k, d), dim=-1)
 
@@ -60,10 +63,7 @@ def naive_nt_xent(views: Tensor, tau: float) -> float:
     for a in range(v):
         for i in range(n):
             everything = sum(
-                math.exp(float(views[a, i] @ views[c, j]) / tau)
-                for c in range(v)
-                for j in range(n)
-                if (c, j) != (a, i)
+                math.exp(float(views[a, i] @ views[c, j]) / tau) for c in range(v) for j in range(n) if (c, j) != (a, i)
             )
             for b in range(v):
                 if b != a:
@@ -207,7 +207,10 @@ def test_jcl_meets_the_infinite_loss_when_all_keys_are_equally_near() -> None:
 def test_jcl_falls_with_nearer_means_and_farther_negatives_and_rises_with_spread() -> None:
     """The monotonicities of §3.3."""
     positives, negatives = matrices()
-    loss = lambda p, n, lam=LAM: jcl(p, n, temperature=TAU, lam=lam, reduction="none")  # noqa: E731
+
+    def loss(p: Tensor, n: Tensor, lam: float = LAM) -> Tensor:
+        return jcl(p, n, temperature=TAU, lam=lam, reduction="none")
+
     base = loss(positives, negatives)
     assert (loss(positives + 0.05, negatives) < base).all()
     for j in range(negatives.shape[1]):
@@ -247,7 +250,7 @@ def test_without_any_negative_the_loss_and_its_gradients_are_finite(
     loss = objective(positives, negatives, temperature=TAU, **own)
     spread = positives.var(1, correction=0).mean() * own.get("lam", 0.0) / (2 * TAU**2)
     assert float(loss.detach()) == pytest.approx(float(spread.detach()), abs=1e-10)
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     assert positives.grad is not None
     assert negatives.grad is not None
     assert positives.grad.isfinite().all()
@@ -259,7 +262,7 @@ def test_without_any_negative_the_loss_and_its_gradients_are_finite(
 def test_half_precision_is_raised_to_float32(objective: Objective, own: dict[str, float], dtype: torch.dtype) -> None:
     positives, negatives = (x.to(dtype).requires_grad_() for x in matrices())
     loss = objective(positives, negatives, temperature=0.01, **own)
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     assert loss.dtype == torch.float32
     assert loss.isfinite()
     assert positives.grad is not None
@@ -281,8 +284,7 @@ def test_blocked_log_sum_exp_agrees_with_the_plain_form_forward_and_backward() -
     rows = torch.randn(37, 20_011, generator=torch.Generator().manual_seed(0), dtype=torch.float64).requires_grad_()
     weights = torch.randn(37, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     results, gradients = [], []
-    for form in (lambda x: log_sum_exp(x, scale=5.0), lambda x: torch.logsumexp(5.0 * x, 1)):
-        value = form(rows)
+    for value in (log_sum_exp(rows, scale=5.0), torch.logsumexp(5.0 * rows, 1)):
         results.append(value.detach())
         gradients.append(torch.autograd.grad((value * weights).sum(), rows)[0])
     assert torch.allclose(results[0], results[1], atol=1e-12)
@@ -310,7 +312,7 @@ def test_jcl_allocates_less_than_a_hundredth_of_the_covariance_form() -> None:
     keys, queue = normalize(torch.randn(n, m, d), dim=-1), normalize(torch.randn(k, d), dim=-1)
 
     def ours() -> None:  # forward and backward
-        jcl(similarity(q, keys), similarity(q, queue), temperature=TAU, lam=LAM).backward()  # type: ignore[no-untyped-call]
+        jcl(similarity(q, keys), similarity(q, queue), temperature=TAU, lam=LAM).backward()
 
     def covariance() -> Tensor:  # only the matrices themselves, not what is done with them nor their gradient
         centred = keys - keys.mean(1, keepdim=True)

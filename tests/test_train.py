@@ -45,9 +45,7 @@ def run(method: Line, config: OptimConfig, **options: Any) -> Iterator[tuple[int
     optimizer = build_optimizer(method, config)
     schedule = build_schedule(optimizer, config, steps=STEPS, steps_per_epoch=2)
     augment = Augment(recipe("moco-v2"), views=2, size=8, seed=0)
-    return train(
-        method, batches(), augment, optimizer, schedule, steps=STEPS, device=torch.device("cpu"), **options
-    )
+    return train(method, batches(), augment, optimizer, schedule, steps=STEPS, device=torch.device("cpu"), **options)
 
 
 def test_every_step_is_yielded_once_with_loss_rate_speed_and_diagnostics() -> None:

@@ -13,7 +13,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from manyview import __version__, presets
+from manyview import __version__, counter, presets
 from manyview.config import AnyConfig, Config, DataConfig, RunConfig
 from manyview.data import Source, open_source, pack
 from manyview.encoders import export, load
@@ -21,7 +21,7 @@ from manyview.errors import UserError
 from manyview.evaluate import Knn, Linear, LinearSgd, embed, evaluate, table
 from manyview.methods import METHODS, Method, find
 from manyview.pretrain import Stopped, pick_device, pretrain, read_facts, report, resume
-from manyview.views import Augment, recipe
+from manyview.views import Augment, gallery, recipe
 
 __all__ = ["main"]
 
@@ -59,7 +59,9 @@ def overview() -> None:
     for name, command in COMMANDS.items():
         grid.add_row(f"manyview {name}", (command.__doc__ or "").splitlines()[0])
     console.print(grid)
-    console.print("\nEach command explains itself with --help; start with `manyview pretrain jcl --data scenes --out runs/jcl`.")
+    console.print(
+        "\nEach command explains itself with --help; start with `manyview pretrain jcl --data scenes --out runs/jcl`."
+    )
 
 
 def pretrain_command(words: list[str]) -> None:
@@ -114,7 +116,9 @@ def file_flags(path: Path) -> list[str]:
     except FileNotFoundError as error:
         raise UserError(f"--config {path} does not exist: name a TOML or JSON file of flags") from error
     except (OSError, ValueError) as error:
-        raise UserError(f"--config {path} cannot be read ({error}): it must be TOML, or JSON ending in .json") from error
+        raise UserError(
+            f"--config {path} cannot be read ({error}): it must be TOML, or JSON ending in .json"
+        ) from error
     if not isinstance(values, dict):
         raise UserError(f"--config {path} holds no table of flags: write lines such as lr = 0.03")
     return flags(values.get("config", values))  # a run's config.json keeps its settings under "config"
@@ -356,7 +360,9 @@ def views_command(words: list[str]) -> None:
         augment=args.augment or config.views.augment,
         image_size=args.image_size or config.views.image_size,
     )
-    gallery(source, make_augment(method, replace(config, views=view)), args.out, samples=args.samples)
+    shown = counter.permutation(len(source), args.seed)[: args.samples].tolist()
+    images, names = [source.read(i) for i in shown], [source.id(i) for i in shown]
+    gallery(images, make_augment(method, replace(config, views=view)), args.out, index=shown, names=names)
     console.print(f"{args.out}: views of {view.image_size} px, recipe {view.augment}", soft_wrap=True)
 
 

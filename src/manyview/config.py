@@ -16,8 +16,8 @@ class RunConfig:
     out: Path
     """Run directory; must be new or empty (an interrupted run goes on with `manyview resume OUT`)."""
     preset: Literal["auto", "small", "paper"] = "auto"
-    """Defaults of everything that is not a method's own: `paper` is the papers' set-up (ResNet-50, 224 px); `small` is
-    for images of at most 64 px (encoder `tiny`, queue at most half the set, momentum 0.99); `auto` looks at the images."""
+    """Defaults of the rest of a set-up: `paper` is the papers' (ResNet-50, 224 px); `small` is for images of at most
+    64 px (encoder `tiny`, queue at most half the set, momentum 0.99); `auto` looks at the images."""
     config: Path | None = None
     """TOML or JSON file of flags (lr = 0.1, queue-size = 4096 …); a run's config.json is one. Flags override it."""
     seed: int = 0
@@ -39,8 +39,8 @@ class DataConfig:
     """Where the samples come from."""
 
     data: str
-    """`scenes` (embedded), a folder of images, a .tar of images, a packed file, or cifar10:DIR, cifar100:DIR, stl10:DIR,
-    imagenet:DIR, imagenet100:DIR."""
+    """`scenes` (embedded), a folder of images, a .tar of images, a packed file, or cifar10:DIR, cifar100:DIR,
+    stl10:DIR, imagenet:DIR, imagenet100:DIR."""
     unlabelled: bool = False
     """Do not read the first directory level of a folder or tar as labels."""
     workers: int = 0

@@ -21,7 +21,7 @@ class Log:
         path = run / "metrics.jsonl"
         _truncate(path, start)
         self.file = open(path, "a", encoding="utf-8")  # noqa: SIM115 - closed in __exit__
-        self.board = SummaryWriter(str(run / "tensorboard"), purge_step=start)  # type: ignore[no-untyped-call]
+        self.board = SummaryWriter(str(run / "tensorboard"), purge_step=start)
         self.progress = Progress(
             TextColumn("step"),
             MofNCompleteColumn(),
@@ -44,12 +44,12 @@ class Log:
         self.progress.stop()
         self.flush()
         self.file.close()
-        self.board.close()  # type: ignore[no-untyped-call]
+        self.board.close()
 
     def write(self, step: int, metrics: dict[str, float]) -> None:
         self.file.write(json.dumps({"step": step, **metrics}) + "\n")
         for name, value in metrics.items():
-            self.board.add_scalar(name, value, step)  # type: ignore[no-untyped-call]
+            self.board.add_scalar(name, value, step)
         text = (
             f"loss {metrics['loss']:.3f}  lr {metrics['lr']:.3g}  "
             f"{metrics['images_per_s']:.0f} images/s  waiting {metrics['wait']:.0%}"

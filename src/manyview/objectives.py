@@ -19,7 +19,7 @@ Reduction = Literal["mean", "none"]
 
 
 def similarity(query: Tensor, others: Tensor) -> Tensor:
-    """Dot products of `query` (N, D) with its own `others` (N, M, D) -> (N, M), or with shared ones (K, D) -> (N, K)."""
+    """Dot products of `query` (N, D) with its own `others` (N, M, D) -> (N, M), or shared ones (K, D) -> (N, K)."""
     with torch.autocast(query.device.type, enabled=False):  # bf16 similarities would drown JCL's variance in rounding
         query, others = _at_least_float32(query), _at_least_float32(others)
         if others.ndim == 3:
@@ -90,7 +90,7 @@ def log_sum_exp(rows: Tensor, *, scale: float) -> Tensor:
     The one place where an objective touches all N×K pairs: it keeps no matrix but its argument and works in blocks
     that stay in the cache, which halves time and memory of the plain form.
     """
-    return _LogSumExp.apply(rows, scale)  # type: ignore[no-any-return, no-untyped-call]
+    return _LogSumExp.apply(rows, scale)  # type: ignore[no-any-return]
 
 
 class _LogSumExp(torch.autograd.Function):

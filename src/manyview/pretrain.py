@@ -55,6 +55,7 @@ class Parts:
     device: torch.device
     steps: int
     steps_per_epoch: int
+    watched: tuple[Source, Source] | None  # training and test samples of the kNN during the run
 
 
 def pretrain(kind: type[Method], config: AnyConfig, source: Source, console: Console) -> Path:
@@ -116,7 +117,8 @@ def build(kind: type[Method], config: AnyConfig, source: Source) -> Parts:
     steps = config.optim.max_steps or config.optim.epochs * steps_per_epoch
     optimizer = build_optimizer(method, config.optim)
     schedule = build_schedule(optimizer, config.optim, steps=steps, steps_per_epoch=steps_per_epoch)
-    return Parts(method, augment, optimizer, schedule, device, steps, steps_per_epoch)
+    watched = watch_knn(config, source)
+    return Parts(method, augment, optimizer, schedule, device, steps, steps_per_epoch, watched)
 
 
 # The fields that make no sense at zero or below, and those that are shares.
@@ -150,7 +152,6 @@ def finish(run: Path, config: AnyConfig, source: Source, parts: Parts, *, start:
         workers=config.data.workers,
         crop=parts.augment.crop,
     )
-    watched = watch_knn(config, source)
     steps = train(
         parts.method,
         listing_unreadable(loader, source, run / "unreadable.txt"),
@@ -167,10 +168,10 @@ def finish(run: Path, config: AnyConfig, source: Source, parts: Parts, *, start:
             for step, metrics in steps:
                 done = step + 1
                 metrics = {"epoch": done / parts.steps_per_epoch, **metrics}
-                if watched and done % (config.run.knn_every * parts.steps_per_epoch) == 0:
+                if parts.watched and done % (config.run.knn_every * parts.steps_per_epoch) == 0:
                     metrics["knn"] = knn_accuracy(
-                        parts.method.encoder.backbone,
-                        *watched,
+                        parts.method.encoder,
+                        *parts.watched,
                         image_size=config.views.image_size,
                         mean=parts.augment.recipe.mean,
                         std=parts.augment.recipe.std,
@@ -188,8 +189,8 @@ def finish(run: Path, config: AnyConfig, source: Source, parts: Parts, *, start:
         except NotFinite as error:
             last = checkpoint.latest(run / "checkpoints")
             raise UserError(
-                f"{error} (samples {error.index[:8]}{' …' if len(error.index) > 8 else ''}); the last good checkpoint is "
-                f"{last}: start anew with a lower --lr, or with --clip-grad 1"
+                f"{error} (samples {error.index}); the last good checkpoint is {last}: start anew with a lower --lr, "
+                "or with --clip-grad 1"
             ) from error
     save_backbone(
         run / "encoder.safetensors",
@@ -242,7 +243,9 @@ def watch_knn(config: AnyConfig, source: Source) -> tuple[Source, Source] | None
     if not config.run.knn_every:
         return None
     if source.labels is None:
-        raise UserError(f"--knn-every {config.run.knn_every} needs labels, which --data {config.data.data} has not: use 0")
+        raise UserError(
+            f"--knn-every {config.run.knn_every} needs labels, which --data {config.data.data} has not: use 0"
+        )
     train_set, test_set, _ = splits(config.data.data)
     return train_set, test_set
 
@@ -285,7 +288,9 @@ def pick_device(name: str) -> torch.device:
         device = torch.device(name)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise UserError(f"--device {name} cannot be used here ({str(error).splitlines()[0]}): use cpu or auto") from error
+        raise UserError(
+            f"--device {name} cannot be used here ({str(error).splitlines()[0]}): use cpu or auto"
+        ) from error
     return device
 
 
@@ -300,7 +305,9 @@ def read_facts(run: Path) -> dict[str, Any]:
     try:
         facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise UserError(f"{run} is no run directory (no config.json): name one that `manyview pretrain` made") from error
+        raise UserError(
+            f"{run} is no run directory (no config.json): name one that `manyview pretrain` made"
+        ) from error
     except (OSError, ValueError) as error:
         raise UserError(f"{path} cannot be read ({error}): restore it from a backup") from error
     return facts
@@ -329,7 +336,9 @@ def announce(kind: type[Method], config: AnyConfig, source: Source, parts: Parts
     table = Table(title=f"{kind.name} on {source.name}", title_justify="left", show_header=False, box=None)
     table.add_row("preset", f"{config.run.preset} (--preset)")
     table.add_row("data", f"{len(source)} images, views of {config.views.image_size} px, recipe {config.views.augment}")
-    table.add_row("encoder", f"{config.encoder.backbone}, {count / 1e6:.2f} M parameters with its head, on {parts.device}")
+    table.add_row(
+        "encoder", f"{config.encoder.backbone}, {count / 1e6:.2f} M parameters with its head, on {parts.device}"
+    )
     settings = ", ".join(f"{key.replace('_', '-')} {value}" for key, value in asdict(config.method).items())
     table.add_row(kind.name, settings)
     table.add_row("fit", f"{parts.steps} steps of {config.optim.batch_size} ({parts.steps / parts.steps_per_epoch:.1f} "

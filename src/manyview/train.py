@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import torch
 from timm.optim import create_optimizer_v2
@@ -55,7 +56,7 @@ def train(
         if not math.isfinite(values["loss"]):
             raise NotFinite(values["loss"], batch.step, batch.index.tolist())
         optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         if clip_grad is not None:
             nn.utils.clip_grad_norm_(trainable(method), clip_grad)
         optimizer.step()
@@ -94,8 +95,9 @@ def build_schedule(
     optimizer: torch.optim.Optimizer, config: OptimConfig, *, steps: int, steps_per_epoch: int
 ) -> Scheduler:
     warmup = round(config.warmup_epochs * steps_per_epoch)
-    common = {"warmup_t": warmup, "warmup_lr_init": 0.0, "t_in_epochs": False}
+    common: dict[str, Any] = {"warmup_t": warmup, "warmup_lr_init": 0.0, "t_in_epochs": False}
     if config.schedule == "cosine":
         return CosineLRScheduler(optimizer, t_initial=steps, **common)
     milestones = config.milestones if config.schedule == "step" else ()
-    return MultiStepLRScheduler(optimizer, decay_t=[round(m * steps) for m in milestones], decay_rate=0.1, **common)
+    decays = [round(m * steps) + 1 for m in milestones]  # timm looks one step ahead
+    return MultiStepLRScheduler(optimizer, decay_t=decays, decay_rate=0.1, **common)

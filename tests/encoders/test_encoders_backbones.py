@@ -146,3 +146,10 @@ def test_names_that_would_download_or_read_are_unknown(name: str) -> None:
 def test_a_size_that_a_network_cannot_be_built_for_is_a_users_error() -> None:
     with pytest.raises(UserError, match="swinv2_base_window12_192 cannot be built for --image-size 64"):
         build_backbone("swinv2_base_window12_192", image_size=64)
+
+
+@pytest.mark.parametrize("name", ["resnet18", "resnet50", "tiny"])
+def test_residual_branches_do_not_start_at_zero(name: str) -> None:
+    """As in torchvision's ResNets, which the papers train; timm's own default is zero."""
+    norms = [m.weight for m in build_backbone(name).modules() if isinstance(m, nn.BatchNorm2d)]
+    assert all((weight == 1).all() for weight in norms)

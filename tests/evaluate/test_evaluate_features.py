@@ -1,5 +1,6 @@
 """Features of a whole source: which samples, prepared how, by an encoder that nothing may change."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,8 @@ from torch import Tensor, nn
 from torchvision.transforms.v2 import functional as TF
 
 from manyview import counter
-from manyview.data.source import Arrays, Source, Unreadable
+from manyview.data import open_source
+from manyview.data.source import Arrays, Source, Subset, Unreadable
 from manyview.encoders import Card, EncoderConfig, FrozenEncoder, build_encoder
 from manyview.errors import UserError
 from manyview.evaluate.features import Preparation, extract
@@ -114,6 +116,11 @@ def test_worker_processes_give_the_same_features() -> None:
     assert here.unreadable == there.unreadable == (2,)
 
 
+def test_an_empty_batch_names_the_flag() -> None:
+    with pytest.raises(UserError, match="--batch-size"):
+        extract(pixels(8), Memory(3), batch_size=0)
+
+
 def test_nothing_readable_is_an_error() -> None:
     with pytest.raises(UserError, match="not one of the 2 images of mixed can be read"):
         extract(pixels(8), Mixed([(8, 8)] * 2, broken={0, 1}))
@@ -148,6 +155,17 @@ def test_small_images_of_one_other_size_are_resized_whole() -> None:
 
 def test_a_thin_strip_is_not_enlarged_beyond_reason() -> None:
     assert Preparation(None, 224)(torch.zeros(3, 1, 1_000_000, dtype=torch.uint8)).shape == (3, 224, 224)
+
+
+@pytest.mark.skipif("MANYVIEW_TEST_DATA" not in os.environ, reason="MANYVIEW_TEST_DATA is not set")
+def test_photographs_of_all_sizes_are_embedded(tmp_path: Path) -> None:
+    photographs = open_source(os.path.join(os.environ["MANYVIEW_TEST_DATA"], "coco-mini", "train2017"), labelled=False)
+    some = Subset(photographs, torch.arange(12))
+    features = embed(pixels(64), some, tmp_path / "features.npz", batch_size=5, workers=2)
+    assert features.preprocess == "shorter side resized to 73, centre crop 64×64 (64×64 as stored)"
+    assert features.embeddings.shape == (12, 3 * 64 * 64)
+    assert features.embeddings.std(1).min() > 0.05  # pictures, not blanks
+    assert np.load(tmp_path / "features.npz", allow_pickle=False)["ids"][0].endswith(".jpg")
 
 
 def test_training_mode_is_refused() -> None:

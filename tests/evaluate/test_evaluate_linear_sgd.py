@@ -78,7 +78,7 @@ def accuracy_of_every_epoch(train: Tinted, test: Tinted, epochs: int, milestones
         views = augment.apply(batch.images, augment.plan(batch.index, batch.epoch))
         loss = F.cross_entropy(classifier(frozen(views[0])), labels[batch.index])
         optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         optimizer.step()
         if (batch.step + 1) % per_epoch == 0:
             schedule.step()
@@ -96,9 +96,9 @@ def test_agrees_with_the_protocol_written_out(milestones: tuple[float, ...]) -> 
 
 def test_reports_the_last_epoch_also_when_an_earlier_one_was_better() -> None:
     train, test = Tinted(120, seed=1), Tinted(200, seed=2)
-    history = list(accuracy_of_every_epoch(train, test, 3, ()))
+    history = list(accuracy_of_every_epoch(train, test, 8, ()))
     assert max(history) > history[-1]  # otherwise this test could not fail
-    assert linear_sgd(encoder(), train, test, epochs=3, batch_size=20, milestones=()).top1 == pytest.approx(history[-1])
+    assert linear_sgd(encoder(), train, test, epochs=8, batch_size=20, milestones=()).top1 == pytest.approx(history[-1])
 
 
 def test_nobody_looks_at_the_test_set_before_the_training_is_over() -> None:

@@ -83,8 +83,10 @@ def _from_timm(name: str, image_size: int | None) -> nn.Module:
         hint = f"did you mean {', '.join(near)}?" if near else f"take {', '.join(OWN)} or a name of timm.list_models()"
         raise UserError(f"--backbone {name} is unknown: {hint}")
     size: dict[str, Any] = {} if image_size is None or takes_any_size(name) else {"img_size": image_size}
+    # The papers train torchvision's ResNets, whose residual branches do not start at zero.
+    start = {"zero_init_last": False} if timm.models.is_model_in_modules(name, ["resnet"]) else {}
     try:
-        network: nn.Module = timm.create_model(name, pretrained=False, num_classes=0, **size)
+        network: nn.Module = timm.create_model(name, pretrained=False, num_classes=0, **size, **start)
     except (AssertionError, RuntimeError, TypeError, ValueError) as error:
         if not size:
             raise
@@ -123,7 +125,7 @@ def tiny() -> ResNet:
         channels=(32, 64, 128, 256),
         stem_type="deep",
         stem_width=16,  # half of what enters the first stage; the deep stem itself is replaced
-        zero_init_last=False,  # as torchvision's ResNets start, which the papers train
+        zero_init_last=False,
     )
     _one_convolution(network, stride=2)
     return network

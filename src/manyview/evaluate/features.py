@@ -55,6 +55,8 @@ def extract(
 
     `workers` processes read ahead. A `device` moves the encoder there; None leaves it where it is.
     """
+    if batch_size < 1:
+        raise UserError(f"batch size {batch_size} holds no image: use --batch-size 256")
     encoder.to(device)
     prepare = Preparation(source.size, encoder.image_size)
     parts = torch.split(torch.arange(len(source)), batch_size)

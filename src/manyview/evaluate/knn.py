@@ -38,7 +38,7 @@ def knn(
     *,
     k: int = 200,
     temperature: float = 0.07,
-    chunk: int = 256,
+    chunk: int = 512,
     progress: bool = False,
 ) -> Score:
     """Accuracy on `test` of the vote of the k nearest samples of `train`."""
@@ -54,7 +54,7 @@ def knn(
     )
 
 
-def class_scores(train: Features, test: Features, protocol: Knn, *, chunk: int = 256, progress: bool = False) -> Tensor:
+def class_scores(train: Features, test: Features, protocol: Knn, *, chunk: int = 512, progress: bool = False) -> Tensor:
     """Logarithm of every class's votes for every test sample, (N, C); -inf for a class without a neighbour."""
     classes = class_count(train.labels, test.labels)
     bank = F.normalize(train.embeddings, dim=1)

@@ -127,8 +127,8 @@ def fit(
     def loss() -> Tensor:
         optimizer.zero_grad()
         value = F.cross_entropy(inputs @ weights, labels) + penalty / 2 * weights[:-1].square().sum()
-        value.backward()  # type: ignore[no-untyped-call]
+        value.backward()
         return value
 
-    optimizer.step(loss)  # type: ignore[no-untyped-call]
+    optimizer.step(loss)
     return weights.detach()

@@ -33,8 +33,6 @@ class LinearSgd:
     """Passes over the training set."""
     lr: float = 30.0
     """Learning rate: 30 for ImageNet, 10 for ImageNet-100 in JCL's experiments."""
-    batch_size: int = 256
-    """Samples per step."""
     milestones: tuple[float, ...] = (0.6, 0.8)
     """Where the learning rate falls tenfold, as shares of the epochs: 60 and 80 of 100."""
 
@@ -43,8 +41,6 @@ class LinearSgd:
             raise UserError(f"epochs {self.epochs} trains nothing: use --epochs 1 or more")
         if not self.lr > 0:
             raise UserError(f"lr {self.lr} must be positive: use --lr 30")
-        if self.batch_size < 1:
-            raise UserError(f"batch-size {self.batch_size} must be at least 1: use --batch-size 256")
 
     def lr_at(self, epoch: int) -> float:
         return self.lr * 0.1 ** sum(epoch >= round(share * self.epochs) for share in self.milestones)
@@ -57,17 +53,20 @@ def linear_sgd(
     *,
     epochs: int = 100,
     lr: float = 30.0,
-    batch_size: int = 256,
     milestones: tuple[float, ...] = (0.6, 0.8),
+    batch_size: int = 256,
     seed: int = 0,
     workers: int = 0,
     device: torch.device | str | None = None,
     progress: bool = False,
 ) -> Score:
     """Accuracy on `test`, which nobody looks at before the last epoch is over, of a classifier trained on `train`."""
-    protocol = LinearSgd(epochs, lr, batch_size, milestones)
+    protocol = LinearSgd(epochs, lr, milestones)
     encoder.to(device)
-    weight, bias, unreadable = _train(encoder, train, protocol, seed=seed, workers=workers, progress=progress)
+    augment = Augment(CROPS_AND_FLIPS, views=1, size=encoder.image_size, seed=seed)
+    loader = Loader(train, batch_size=batch_size, seed=seed, stop=0, workers=workers, crop=augment.crop)
+    loader.stop = epochs * loader.steps_per_epoch
+    weight, bias, unreadable = _train(encoder, loader, augment, protocol, progress=progress)
     features = extract(encoder, test, batch_size=batch_size, workers=workers, progress=progress)
     scores = F.linear(features.embeddings, weight.cpu(), bias.cpu())
     if not scores.isfinite().all():
@@ -83,26 +82,18 @@ def linear_sgd(
 
 
 def _train(
-    encoder: FrozenEncoder,
-    train: Source,
-    protocol: LinearSgd,
-    *,
-    seed: int,
-    workers: int,
-    progress: bool,
+    encoder: FrozenEncoder, loader: Loader, augment: Augment, protocol: LinearSgd, *, progress: bool
 ) -> tuple[Tensor, Tensor, set[int]]:
     """Weight (C, F) and bias (C,) after the last epoch, and the samples that could not be read."""
-    place, labels = encoder.mean.device, train.labels
+    place, train = encoder.mean.device, loader.source
+    labels = train.labels
     if labels is None:
         raise ValueError(f"{train.name} has no labels")
-    augment = Augment(CROPS_AND_FLIPS, views=1, size=encoder.image_size, seed=seed)
-    steps = protocol.epochs * (len(train) // protocol.batch_size)
-    loader = Loader(train, batch_size=protocol.batch_size, seed=seed, stop=steps, workers=workers, crop=augment.crop)
-    weight, bias = _initial(len(train.classes), encoder.num_features, seed, place)
+    weight, bias = _initial(len(train.classes), encoder.num_features, loader.seed, place)
     optimizer = torch.optim.SGD([weight, bias], lr=protocol.lr, momentum=0.9)
     unreadable: set[int] = set()
     with frozen(encoder):
-        for batch in track(iter(loader), f"linear classifier on {train.name}", steps, show=progress):
+        for batch in track(iter(loader), f"linear classifier on {train.name}", len(loader), show=progress):
             optimizer.param_groups[0]["lr"] = protocol.lr_at(batch.epoch)
             unreadable.update(batch.unreadable)
             with torch.no_grad():
@@ -110,7 +101,7 @@ def _train(
                 features = encoder(augment.apply(batch.images.to(place), augment.plan(index, batch.epoch))[0])
             loss = F.cross_entropy(F.linear(features.float(), weight, bias), labels[batch.index].to(place))
             optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             optimizer.step()
     return weight.detach(), bias.detach(), unreadable
 

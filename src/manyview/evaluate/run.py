@@ -4,14 +4,14 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.table import Table
 from rich.text import Text
 
-from manyview.data.source import Source
 from manyview.encoders import FrozenEncoder, load, random_like
-from manyview.evaluate.features import Features, extract
+from manyview.evaluate.features import extract
 from manyview.evaluate.files import Record, append_record
 from manyview.evaluate.knn import Knn, knn
 from manyview.evaluate.linear import Linear, linear
@@ -40,7 +40,8 @@ def evaluate(
 ) -> list[Record]:
     """One record for the random encoder (unless `random` is False) and one for the trained one.
 
-    `run` is a run directory, which keeps the records in its evaluations.json, or an encoder file.
+    `run` is a run directory, which keeps the records in its evaluations.json, or an encoder file. `batch_size` is the
+    number of images per pass, which for `LinearSgd` is that of a training step.
     """
     trained = load(run)
     split = splits(data, test_data)
@@ -48,7 +49,9 @@ def evaluate(
     records = []
     for name, encoder in (encoders | {"trained": trained}).items():
         start = time.perf_counter()
-        score = _judge(protocol, encoder, split, seed, batch_size, workers, device, progress)
+        score = _judge(
+            protocol, encoder.to(device), split, seed=seed, batch_size=batch_size, workers=workers, progress=progress
+        )
         record = _record(protocol, name, split, score, time.perf_counter() - start)
         if Path(run).is_dir():
             append_record(run, record)
@@ -60,23 +63,17 @@ def _judge(
     protocol: Protocol,
     encoder: FrozenEncoder,
     split: Split,
+    *,
     seed: int,
     batch_size: int,
     workers: int,
-    device: torch.device | str | None,
     progress: bool,
 ) -> Score:
     settings = asdict(protocol)
+    reading: dict[str, Any] = {"batch_size": batch_size, "workers": workers, "progress": progress}
     if isinstance(protocol, LinearSgd):
-        return linear_sgd(
-            encoder, split.train, split.test, **settings, seed=seed, workers=workers, device=device, progress=progress
-        )
-
-    def features(source: Source) -> Features:
-        found = extract(encoder, source, batch_size=batch_size, workers=workers, device=device, progress=progress)
-        return found if device is None else found.to(device)
-
-    train, test = features(split.train), features(split.test)
+        return linear_sgd(encoder, split.train, split.test, **settings, seed=seed, **reading)
+    train, test = (extract(encoder, each, **reading).to(encoder.mean.device) for each in (split.train, split.test))
     if isinstance(protocol, Knn):
         return knn(train, test, **settings, progress=progress)
     return linear(train, test, **settings, seed=seed, progress=progress)
@@ -122,7 +119,7 @@ def table(records: Iterable[Record]) -> Table:
 
 def _remarks(record: Record) -> Iterator[str]:
     yield f"images: {record['preprocess']}"
-    yield f"trained on {record['data']}, tested on {record['test_data']}"
+    yield f"fitted on {record['data']}, tested on {record['test_data']}"
     if record["unreadable"]:
         yield f"{record['unreadable']:,} unreadable images left out"
 

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -13,7 +13,8 @@ from manyview.errors import UserError
 __all__ = ["Method", "Paper", "ViewBatch", "check_queue"]
 
 
-class ViewBatch(NamedTuple):
+@dataclass(frozen=True)
+class ViewBatch:
     """One batch as views, and where in the run it stands."""
 
     views: Tensor  # (V, N, 3, h, w)

@@ -9,7 +9,7 @@ from typing import Any
 
 from manyview.errors import UserError
 
-__all__ = ["Comparison", "Facts", "Series", "read_facts"]
+__all__ = ["Comparison", "Facts", "Series", "number", "read_facts"]
 
 Series = tuple[list[float], list[float]]
 """Steps, and the values measured there."""

@@ -161,7 +161,7 @@ def _figure(name: str, value: str, note: str) -> Markup:
 
 def _epochs(facts: Facts) -> str:
     epochs = facts.series("epoch")[1]
-    return f" · {epochs[-1]:.4g} epochs" if epochs else ""
+    return f" · {epochs[-1]:,.1f} epochs" if epochs else ""
 
 
 # ---- sections ----

@@ -1,13 +1,14 @@
 """How one image becomes V views: random resized crop, flip, colour jitter, greyscale, blur, solarise, normalise.
 
-Every random number is a hash of (seed, epoch, sample, view, draw), so a sample's views are the same in any batch, worker
-or rank. All views of a batch are made together. Crop, flip and blur are separable and linear, so each is a product
-A X B with small matrices. Colours are three planes (3, B, …), each in one piece; B counts views, of whatever samples.
+Every random number is a hash of (seed, epoch, sample, view, draw), so a sample's views are the same in any batch,
+worker or rank. All views of a batch are made together. Crop, flip and blur are separable and linear, so each is a
+product A X B with small matrices. Colours are three planes (3, B, …), each in one piece; B counts views, of whatever
+samples.
 """
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -22,6 +23,8 @@ __all__ = ["Augment", "Plan"]
 _TAG = 0x7669657773  # "views": keeps these draws apart from everybody else's
 _TRIES = 10  # crops are drawn until one fits, as often as torchvision draws them
 _DRAWS = (_TRIES, _TRIES, 2, 11)  # area, ratio, position, and one each for the rest; new ones go to the end
+_BRIGHTNESS, _CONTRAST, _SATURATION, _HUE = range(4)
+ORDERS = torch.tensor(list(itertools.permutations(range(4))))  # (24, 4) of jitter's operations
 _LUMA = torch.tensor([0.2989, 0.587, 0.114])  # ITU-R 601, to torchvision's digits
 _OPPOSITE = torch.tensor([1 / 2, 1 / 3, 2 / 3]).view(3, 1, 1)  # see _hue
 _DENSE = 112  # up to this size the blur is one matrix; beyond it skips the zeros far from the diagonal, …
@@ -60,17 +63,12 @@ def _luma(x: Tensor) -> Tensor:
     return (_LUMA.to(x.device) @ x.flatten(1)).view(x.shape[1:])
 
 
-def _brightness(x: Tensor, factor: Tensor) -> None:
-    x.mul_(factor).clamp_(0, 1)
-
-
-def _contrast(x: Tensor, factor: Tensor) -> None:
-    mean = (_LUMA.to(x.device) @ x.mean(-1)).unsqueeze(-1)
-    x.mul_(factor).add_(mean.mul_(1 - factor)).clamp_(0, 1)
-
-
-def _saturation(x: Tensor, factor: Tensor) -> None:
-    x.lerp_(_luma(x), 1 - factor).clamp_(0, 1)
+def _blend(x: Tensor, factor: Tensor, kind: Tensor) -> None:
+    """Brightness, contrast or saturation, as `kind` says: away from black, the mean grey or each pixel's own grey."""
+    grey = _luma(x)
+    mean = grey.mean(-1, keepdim=True)
+    grey.mul_(kind == _SATURATION).add_(mean.mul_(kind == _CONTRAST))
+    x.lerp_(grey, 1 - factor).clamp_(0, 1)
 
 
 def _hue(x: Tensor, turn: Tensor) -> None:
@@ -105,19 +103,6 @@ def _solarise(x: Tensor, threshold: float) -> Tensor:
     return x.addcmul_(bright, torch.rsub(x, 1, alpha=2))
 
 
-_JITTER = {"brightness": _brightness, "contrast": _contrast, "saturation": _saturation, "hue": _hue}
-# Orders with the hue at the same place are neighbours: it is the longest operation and gains most from long runs.
-ORDERS = sorted(itertools.permutations(_JITTER), key=lambda order: order.index("hue"))
-
-
-def _runs(names: Iterable[str]) -> Iterator[tuple[str, slice]]:
-    """Stretches of equal names."""
-    stop = 0
-    for name, run in itertools.groupby(names):
-        start, stop = stop, stop + len(list(run))
-        yield name, slice(start, stop)
-
-
 def _where(chosen: Tensor, x: Tensor, operation: Callable[[Tensor], Tensor]) -> Tensor:
     """x (3, B, …) with the chosen (B,) views replaced by what the operation makes of them."""
     index = chosen.nonzero().squeeze(1).to(x.device)
@@ -126,6 +111,44 @@ def _where(chosen: Tensor, x: Tensor, operation: Callable[[Tensor], Tensor]) -> 
     if len(index) == len(chosen):
         return operation(x)
     return x.index_copy_(1, index, operation(x.index_select(1, index)))
+
+
+def _greyscale(x: Tensor, chosen: Tensor) -> Tensor:
+    return _where(chosen, x, lambda part: part.copy_(_luma(part)))
+
+
+def _hue_turn(plan: Plan) -> Tensor:
+    """At which of its four jitter operations a view's hue turns; after all of them if it is not jittered."""
+    return torch.where(plan.jitter, (ORDERS[plan.order] == _HUE).long().argmax(-1), 4)
+
+
+def _grouped(plan: Plan, chunk: int) -> Iterator[Tensor]:
+    """The numbers of the views of a flat plan in pieces that are worked on at once.
+
+    A piece is blurred or it is not, and its views are sorted by the turn of their hue: so the operations work on
+    stretches of memory, whatever the views' orders.
+    """
+    turn = _hue_turn(plan)
+    for blurred in (False, True):
+        chosen = (plan.blur == blurred).nonzero().squeeze(1)
+        if len(chosen):
+            yield from chosen[turn[chosen].argsort(stable=True)].split(chunk)
+
+
+def _jitter(x: Tensor, plan: Plan) -> None:
+    parameters = torch.stack((plan.brightness, plan.contrast, plan.saturation, plan.hue), -1)
+    kinds = ORDERS[plan.order]
+    parameters = parameters.gather(-1, kinds).to(x.device)
+    kinds_ = kinds.to(x.device)
+    counts = torch.bincount(_hue_turn(plan), minlength=5)
+    stops = counts.cumsum(0).tolist()
+    for turn in range(4):
+        start, stop = stops[turn] - int(counts[turn]), stops[turn]
+        for run in (slice(0, start), slice(stop, stops[3])):
+            if run.start < run.stop:
+                _blend(x[:, run], parameters[run, turn : turn + 1], kinds_[run, turn : turn + 1])
+        if start < stop:
+            _hue(x[:, start:stop], parameters[start:stop, turn : turn + 1])
 
 
 # Space: matrices for crop and blur
@@ -162,9 +185,9 @@ def _resize_matrix(
 
 
 def _resize(x: Tensor, boxes: Tensor, flip: Tensor, size: int) -> Tensor:
-    """(3, B, H, W) -> (3, B, size, size), cut at boxes (B, 4)."""
+    """Cut at boxes (B, 4): (3, B, H, W) in 0 … 255 -> (3, B, size, size) in [0, 1]."""
     top, left, height, width = boxes.unbind(-1)
-    rows = _resize_matrix(top, height, x.shape[-2], size, dim=2)
+    rows = _resize_matrix(top, height, x.shape[-2], size, dim=2).div_(255)
     columns = _resize_matrix(left, width, x.shape[-1], size, dim=1, flip=flip)
     return _sandwich(rows, x, columns)
 
@@ -232,7 +255,7 @@ class Augment:
 
     def __init__(self, recipe: Recipe, *, views: int, size: int, seed: int) -> None:
         self.recipe, self.views, self.size, self.seed = recipe, views, size, seed
-        self._mean, self._std = (torch.tensor(channels).view(3, 1, 1) for channels in (recipe.mean, recipe.std))
+        self._mean = torch.tensor(recipe.mean)
         self._bands = _blur_bands(size, min(math.ceil(3 * recipe.sigma[1]), size - 1))
 
     def plan(self, index: Tensor, epoch: int) -> Plan:
@@ -302,50 +325,41 @@ class Augment:
         samples, views = plan.flip.shape
         height, width = batch.shape[-2:]
         whole = batch.dim() == 4
+        if not whole and batch.shape != (samples, views, 3, self.size, self.size):
+            raise ValueError(f"crops of shape {tuple(batch.shape)} for {views} views of {self.size}×{self.size} pixels")
         images = batch if whole else batch.flatten(0, 1)
         boxes = self.boxes(plan, height, width).flatten(0, 1).to(batch.device) if whole else None
         # What decides the course of the work is read here, on the host, and not waited for while it goes on.
         plan = plan.map(lambda field: field.flatten(0, 1).cpu())
-        # Views that jitter in the same order are neighbours, so that an operation works on a stretch of memory.
-        by = torch.where(plan.jitter, plan.order, len(ORDERS)).argsort(stable=True)
-        pixels = _CPU_CHUNK if batch.device.type == "cpu" else _GPU_CHUNK
         out = torch.empty(views * samples, self.size**2, 3, device=batch.device)
-        for part in by.split(max(1, pixels // max(self.size**2, height * width))):
+        chunk = (_CPU_CHUNK if batch.device.type == "cpu" else _GPU_CHUNK) // max(self.size**2, height * width)
+        for part in _grouped(plan, max(1, chunk)):
             sample, view = part // views, part % views
             source = (sample if whole else part).to(batch.device)
             place = (view * samples + sample).to(batch.device)
             box = boxes[part.to(batch.device)] if boxes is not None else None
             x = self._render(images.index_select(0, source), box, Plan(*(field[part] for field in plan)))
-            for channel, plane in enumerate(x):
-                out[..., channel].index_copy_(0, place, plane)
+            for plane, channel in zip(x, out.unbind(-1), strict=True):
+                channel.index_copy_(0, place, plane)
         return out.view(views, samples, self.size, self.size, 3).permute(0, 1, 4, 2, 3)
 
     def _render(self, images: Tensor, boxes: Tensor | None, plan: Plan) -> Tensor:
-        """Views of images (B, 3, H, W): uint8 -> (3, B, size²). The plan (B,) is on the host and sorted by order."""
-        recipe, square = self.recipe, (self.size, self.size)
-        x = images.transpose(0, 1).to(torch.float32, memory_format=torch.contiguous_format).mul_(1 / 255)
+        """Views of images (B, 3, H, W): uint8 -> (3, B, size²). The plan (B,) is one of those that `_grouped` makes."""
+        recipe = self.recipe
+        x = images.transpose(0, 1).to(torch.float32, memory_format=torch.contiguous_format)
         if boxes is None:
-            x = _where(plan.flip, x, lambda part: part.flip(-1))
+            x = _where(plan.flip, x.div_(255), lambda part: part.flip(-1))
         else:
             x = _resize(x, boxes, plan.flip.to(x.device), self.size)
         x = x.flatten(2)
         if recipe.grey_first:
-            x = self._greyscale(x, plan)
-        self._jitter(x, plan)
+            x = _greyscale(x, plan.grey)
+        _jitter(x, plan)
         if not recipe.grey_first:
-            x = self._greyscale(x, plan)
-        sigma = plan.sigma[plan.blur].to(x.device)
-        x = _where(plan.blur, x, lambda part: _blur(part.unflatten(2, square), sigma, self._bands).flatten(2))
+            x = _greyscale(x, plan.grey)
+        if plan.blur[0]:
+            x = _blur(x.unflatten(2, (self.size, self.size)), plan.sigma.to(x.device), self._bands).flatten(2)
         x = _where(plan.solarise, x, lambda part: _solarise(part, recipe.threshold))
-        return x.sub_(self._mean.to(x.device)).div_(self._std.to(x.device))
-
-    def _greyscale(self, x: Tensor, plan: Plan) -> Tensor:
-        return _where(plan.grey, x, lambda part: part.copy_(_luma(part)))
-
-    def _jitter(self, x: Tensor, plan: Plan) -> None:
-        count = int(plan.jitter.sum())  # they come first
-        orders = [ORDERS[number] for number in plan.order[:count].tolist()]
-        for names in zip(*orders, strict=True):  # each view's first operation, then each one's second, …
-            for name, run in _runs(names):
-                parameter: Tensor = getattr(plan, name)[run]
-                _JITTER[name](x[:, run], parameter.unsqueeze(-1).to(x.device))
+        for plane, mean, std in zip(x, self._mean, recipe.std, strict=True):
+            torch.add(-mean/std, plane, alpha=1/std, out=plane)
+        return x

@@ -28,17 +28,19 @@ def picture(
     index: Sequence[int] | None = None,
     names: Sequence[str] = (),
     epoch: int = 0,
+    tile: int | None = None,
 ) -> Pixels:
     """One row for each image (3, H, W) uint8: the original and its views, de-normalised -> (height, width, 3) uint8.
 
     With the samples' numbers as `index` (by default 0, 1, …) the views are the ones that training sees in `epoch`.
+    `tile` is the side of a view on the picture; by default views are shown as they are, or enlarged if tiny.
     """
     numbers = list(index) if index is not None else list(range(len(images)))
     crops = torch.stack([augment.crop(image, number, epoch) for image, number in zip(images, numbers, strict=True)])
     views = augment.apply(crops, augment.plan(torch.tensor(numbers), epoch)).transpose(0, 1)
     mean, std = (torch.tensor(channels).view(3, 1, 1) for channels in (augment.recipe.mean, augment.recipe.std))
     shown = ((views * std + mean) * 255).round().clamp(0, 255).to(torch.uint8)
-    side = augment.size * max(1, round(_SMALLEST / augment.size))
+    side = tile or augment.size * max(1, round(_SMALLEST / augment.size))
     rows = [
         [_fit(image, side), *(_fit(view, side) for view in its_views)]
         for image, its_views in zip(images, shown, strict=True)
@@ -72,7 +74,9 @@ def _fit(image: Tensor, side: int) -> Image.Image:
     picture = Image.fromarray(image.permute(1, 2, 0).contiguous().numpy())
     scale = side / max(picture.size)
     size = (max(1, round(picture.width * scale)), max(1, round(picture.height * scale)))
-    return picture.resize(size, Image.Resampling.NEAREST if scale >= 1 and scale == int(scale) else Image.Resampling.LANCZOS)
+    return picture.resize(
+        size, Image.Resampling.NEAREST if scale >= 1 and scale == int(scale) else Image.Resampling.LANCZOS
+    )
 
 
 def _shortened(text: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont, width: int) -> str:

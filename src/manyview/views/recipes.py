@@ -41,9 +41,7 @@ class Recipe:
 RECIPES: dict[str, Recipe] = {
     "moco-v1": Recipe(grey_first=True),
     "moco-v2": Recipe(jitter=0.8, hue=0.1, blur=0.5),
-    "simclr": Recipe(
-        scale=(0.08, 1.0), jitter=0.8, brightness=0.8, contrast=0.8, saturation=0.8, hue=0.2, blur=0.5
-    ),
+    "simclr": Recipe(scale=(0.08, 1.0), jitter=0.8, brightness=0.8, contrast=0.8, saturation=0.8, hue=0.2, blur=0.5),
     # The next three are Algorithm 1 of the CACR paper.
     "cifar": Recipe(size=32, mean=(0.4914, 0.4822, 0.4465), std=(0.2023, 0.1994, 0.2010)),
     "cifar100": Recipe(size=32, mean=(0.5071, 0.4867, 0.4408), std=(0.2675, 0.2565, 0.2761)),

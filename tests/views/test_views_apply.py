@@ -1,0 +1,99 @@
+"""Shape, layout, order and device of a batch of views."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from manyview.views import RECIPES, Augment
+from manyview.views import augment as module
+
+RECIPE = RECIPES["moco-v2"]
+
+
+def images(count: int, height: int = 32, width: int = 32) -> Tensor:
+    generator = torch.Generator().manual_seed(count)
+    return torch.randint(0, 256, (count, 3, height, width), dtype=torch.uint8, generator=generator)
+
+
+@pytest.mark.parametrize("name", sorted(RECIPES))
+def test_every_recipe_gives_finite_normalised_views(name: str) -> None:
+    recipe = RECIPES[name]
+    augment = Augment(recipe, views=3, size=recipe.size, seed=0)
+    views = augment.apply(images(5, 40, 50), augment.plan(torch.arange(5), 0))
+    assert views.shape == (3, 5, 3, recipe.size, recipe.size)
+    assert views.dtype == torch.float32
+    mean, std = (torch.tensor(channels).view(3, 1, 1) for channels in (recipe.mean, recipe.std))
+    pixels = views * std + mean
+    assert pixels.min() > -1e-5
+    assert pixels.max() < 1 + 1e-5
+
+
+def test_views_are_channels_last_one_by_one_and_together() -> None:
+    augment = Augment(RECIPE, views=3, size=32, seed=0)
+    views = augment.apply(images(5), augment.plan(torch.arange(5), 0))
+    together = views.flatten(0, 1)
+    assert together.data_ptr() == views.data_ptr(), "flattening must not copy"
+    assert together.is_contiguous(memory_format=torch.channels_last)
+    assert all(view.is_contiguous(memory_format=torch.channels_last) for view in views)
+
+
+def test_a_views_pixels_do_not_depend_on_the_batch_up_to_rounding() -> None:
+    augment = Augment(RECIPE, views=4, size=32, seed=0)
+    batch, index = images(20), torch.arange(20) * 3
+    views = augment.apply(batch, augment.plan(index, 2))
+    part = torch.tensor([17, 3, 8])
+    few = augment.apply(batch[part], augment.plan(index[part], 2))
+    torch.testing.assert_close(few, views[:, part], atol=1e-5, rtol=0)
+
+
+def test_the_same_batch_gives_the_same_bits() -> None:
+    augment = Augment(RECIPE, views=4, size=32, seed=0)
+    batch = images(20)
+    first, second = (augment.apply(batch, augment.plan(torch.arange(20), 2)) for _ in range(2))
+    assert torch.equal(first, second)
+
+
+def test_work_in_small_pieces_gives_the_same_views(monkeypatch: pytest.MonkeyPatch) -> None:
+    augment = Augment(RECIPE, views=4, size=32, seed=0)
+    batch, plan = images(20), augment.plan(torch.arange(20), 0)
+    whole = augment.apply(batch, plan)
+    for views_at_once in (1, 3, 7):
+        monkeypatch.setattr(module, "_CPU_CHUNK", views_at_once * 32 * 32)
+        torch.testing.assert_close(augment.apply(batch, plan), whole, atol=1e-5, rtol=0)
+
+
+def test_the_images_are_left_untouched() -> None:
+    augment = Augment(RECIPE, views=2, size=32, seed=0)
+    plan = augment.plan(torch.arange(4), 0)
+    whole, crops = images(4), images(8).view(4, 2, 3, 32, 32)
+    for batch in (whole, crops):
+        before = batch.clone()
+        augment.apply(batch, plan)
+        assert torch.equal(batch, before)
+
+
+def test_an_image_of_any_memory_layout_gives_the_same_crops() -> None:
+    augment = Augment(RECIPE, views=4, size=24, seed=0)
+    image = images(1, 50, 70)[0]
+    as_decoded = image.permute(1, 2, 0).contiguous().permute(2, 0, 1)
+    crops = augment.crop(image, 3, 1)
+    assert crops.shape == (4, 3, 24, 24)
+    assert crops.is_contiguous()
+    assert torch.equal(crops, augment.crop(as_decoded, 3, 1))
+
+
+@pytest.mark.parametrize("crops", [False, True])
+def test_views_are_made_on_the_device_of_the_batch(crops: bool) -> None:
+    # The meta device computes shapes only, and refuses to work together with tensors of another device.
+    augment = Augment(RECIPES["simclr"], views=3, size=16, seed=0)
+    batch = images(12, 16, 16).view(4, 3, 3, 16, 16) if crops else images(4, 20, 30)
+    views = augment.apply(batch.to("meta"), augment.plan(torch.arange(4), 0))
+    assert views.device.type == "meta"
+    assert views.shape == (3, 4, 3, 16, 16)
+    assert views.flatten(0, 1).is_contiguous(memory_format=torch.channels_last)
+
+
+def test_crops_of_another_size_are_refused() -> None:
+    augment = Augment(RECIPE, views=2, size=32, seed=0)
+    with pytest.raises(ValueError, match="32"):
+        augment.apply(images(8, 24, 24).view(4, 2, 3, 24, 24), augment.plan(torch.arange(4), 0))
