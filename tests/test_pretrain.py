@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,30 +35,34 @@ def edit_config(run: Path, group: str, key: str, value: object) -> None:
     (run / "config.json").write_text(json.dumps(facts))
 
 
-def start(out: Path, *flags: str, method: str = "jcl", data: str = "scenes:64") -> "subprocess.Popen[str]":
-    """A run in a process of its own, one thread as here, so that results can be compared byte for byte."""
-    words = ["pretrain", method, "--data", data, "--out", str(out), *FLAGS, *flags]
-    return command(*words)
+class Command:
+    """`manyview …` in a process group of its own, one thread as here, so that results compare byte for byte."""
 
+    def __init__(self, *words: str, log: Path) -> None:
+        self.log = log
+        with open(log, "w") as file:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "manyview", *words],
+                env={**os.environ, "OMP_NUM_THREADS": "1"},
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
 
-def command(*words: str) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [sys.executable, "-m", "manyview", *words],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
+    def wait(self) -> int:
+        return self.process.wait(timeout=200)
 
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Until `condition` holds, while the command still runs."""
+        deadline = time.monotonic() + 120
+        while not condition():
+            assert self.process.poll() is None, self.log.read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
 
-def wait_for_steps(run: Path, count: int, process: "subprocess.Popen[str]") -> None:
-    """Until checkpoint `count` stands, while the run is still going on."""
-    deadline = time.monotonic() + 120
-    while not any(int(p.stem.split("-")[1]) >= count for p in (run / "checkpoints").glob("step-*.pt")):
-        assert process.poll() is None, process.communicate()[0]
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    def send(self, number: signal.Signals) -> None:
+        """As a terminal or a batch system does it: to the whole group."""
+        os.killpg(self.process.pid, number)
 
 
 @pytest.fixture(scope="module")
@@ -115,44 +120,35 @@ def test_the_same_seed_gives_the_same_encoder_and_another_seed_another(finished:
 
 @pytest.mark.parametrize(("method", "workers"), [("jcl", "0"), ("jcl", "2"), ("moco-v2", "0"), ("simclr", "0")])
 def test_a_killed_run_resumes_to_the_same_bytes(tmp_path: Path, method: str, workers: str) -> None:
-    flags = ["--max-steps", "30", "--checkpoint-every", "3", "--workers", workers]
-    own = {"jcl": FLAGS, "moco-v2": [f for f in FLAGS if f not in ("--keys", "2")]}.get(method)
-    common = own or ["--batch-size", "16", "--seed", "3", "--image-size", "16"]
-    words = ["pretrain", method, "--data", "scenes:64", *common, *flags]
-    whole = command(*words, "--out", str(tmp_path / "whole"))
-    assert whole.wait(timeout=200) == 0, whole.communicate()[0]
-    killed = command(*words, "--out", str(tmp_path / "killed"))
-    wait_for_steps(tmp_path / "killed", random.Random().choice([3, 6, 9, 12]), killed)
-    os.killpg(killed.pid, signal.SIGKILL)
-    assert killed.wait() == -signal.SIGKILL
-    assert not (tmp_path / "killed/encoder.safetensors").exists()
-    resumed = command("resume", str(tmp_path / "killed"))
-    assert resumed.wait(timeout=200) == 0, resumed.communicate()[0]
-    same = [(tmp_path / name / "encoder.safetensors").read_bytes() for name in ("whole", "killed")]
-    assert same[0] == same[1]
-    assert [entry["step"] for entry in lines(tmp_path / "killed")] == list(range(30))
-    losses = [[entry["loss"] for entry in lines(tmp_path / name)] for name in ("whole", "killed")]
-    assert losses[0] == losses[1]
+    whole, killed, log = tmp_path / "whole", tmp_path / "killed", tmp_path / "log"
+    own = {"jcl": ["--queue-size", "32", "--keys", "2"], "moco-v2": ["--queue-size", "32"], "simclr": []}[method]
+    words = ["pretrain", method, "--data", "scenes:64", "--seed", "3", "--batch-size", "16", "--image-size", "16", *own]
+    words += ["--max-steps", "30", "--checkpoint-every", "3", "--workers", workers]
+    assert Command(*words, "--out", str(whole), log=log).wait() == 0, log.read_text()
+    victim, step = Command(*words, "--out", str(killed), log=log), random.randrange(1, 8) * 3
+    victim.wait_until(lambda: (killed / f"checkpoints/step-{step:08d}.pt").exists())
+    victim.send(signal.SIGKILL)
+    assert victim.wait() == -signal.SIGKILL
+    assert not (killed / "encoder.safetensors").exists()
+    assert Command("resume", str(killed), log=log).wait() == 0, log.read_text()
+    assert (killed / "encoder.safetensors").read_bytes() == (whole / "encoder.safetensors").read_bytes()
+    assert [entry["step"] for entry in lines(killed)] == list(range(30))
+    assert [entry["loss"] for entry in lines(killed)] == [entry["loss"] for entry in lines(whole)]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_finishes_the_step_saves_and_says_how_to_go_on(tmp_path: Path, number: signal.Signals) -> None:
-    run = tmp_path / "run"
-    process = start(run, "--max-steps", "5000", "--checkpoint-every", "1000")
-    deadline = time.monotonic() + 120
-    while not (run / "metrics.jsonl").exists():
-        assert process.poll() is None, process.communicate()[0]
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    time.sleep(1)
-    os.killpg(process.pid, number)  # as a terminal or a batch system does it: to the whole group
-    output = process.communicate(timeout=60)[0]
-    assert process.returncode == 128 + number
+    run, log = tmp_path / "run", tmp_path / "log"
+    words = ["pretrain", "jcl", "--data", "scenes:64", "--out", str(run), *FLAGS, "--max-steps", "5000"]
+    process = Command(*words, "--log-every", "1", log=log)
+    process.wait_until(lambda: "step 2/5000" in log.read_text())
+    process.send(number)
+    assert process.wait() == 128 + number
+    output = log.read_text()
     assert f"stopped by {number.name}" in output
-    assert f"manyview resume {run}" in output.replace("\n", " ")
+    assert f"manyview resume {run}" in output
     assert "Traceback" not in output
-    done = len(lines(run))
-    assert (run / f"checkpoints/step-{done:08d}.pt").exists()
+    assert (run / f"checkpoints/step-{len(lines(run)):08d}.pt").exists()
 
 
 def test_a_finished_run_resumes_to_nothing_but_its_report(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:

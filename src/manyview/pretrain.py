@@ -107,6 +107,11 @@ def build(kind: type[Method], config: AnyConfig, source: Source) -> Parts:
             f"--batch-size {config.optim.batch_size} exceeds the {len(source)} samples of --data {config.data.data}: "
             f"use --batch-size {len(source)} or less"
         )
+    if config.optim.batch_size % config.encoder.bn_splits:
+        raise UserError(
+            f"--bn-splits {config.encoder.bn_splits} does not divide --batch-size {config.optim.batch_size}: "
+            "choose a divisor"
+        )
     device = pick_device(config.run.device)
     torch.manual_seed(config.run.seed)
     encoder = build_encoder(config.encoder, image_size=config.views.image_size)

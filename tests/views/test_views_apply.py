@@ -82,6 +82,15 @@ def test_an_image_of_any_memory_layout_gives_the_same_crops() -> None:
     assert torch.equal(crops, augment.crop(as_decoded, 3, 1))
 
 
+@pytest.mark.parametrize(("height", "width"), [(1, 50), (3, 3), (500, 4), (1, 1)])
+def test_odd_images_give_views_too(height: int, width: int) -> None:
+    augment = Augment(RECIPE, views=3, size=16, seed=0)
+    batch, index = images(2, height, width), torch.arange(2)
+    crops = torch.stack([augment.crop(image, number, 0) for number, image in enumerate(batch)])
+    for given in (batch, crops):
+        assert augment.apply(given, augment.plan(index, 0)).isfinite().all()
+
+
 @pytest.mark.parametrize("crops", [False, True])
 def test_views_are_made_on_the_device_of_the_batch(crops: bool) -> None:
     # The meta device computes shapes only, and refuses to work together with tensors of another device.

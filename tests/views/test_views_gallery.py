@@ -9,8 +9,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from manyview.views import RECIPES, Augment
-from manyview.views.gallery import gallery, picture, png
+from manyview.views import RECIPES, Augment, gallery, picture, png
 
 
 def gradient(height: int, width: int) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor
 from torchvision.transforms.functional import pil_to_tensor
 
 from manyview.views import RECIPES, Augment, Plan, Recipe
-from manyview.views.augment import ORDERS
+from manyview.views.augment import JITTER, ORDERS
 
 # Without normalisation the views are in [0, 1].
 PLAIN = replace(RECIPES["simclr"], mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
@@ -71,7 +71,8 @@ def one_view(image: Tensor, box: list[int], plan: Plan, n: int, v: int, recipe: 
     x = reference.horizontal_flip(x) if plan.flip[n, v] else x
     x = greyed(x) if recipe.grey_first else x
     if plan.jitter[n, v]:
-        for name in ORDERS[int(plan.order[n, v])]:
+        for number in ORDERS[plan.order[n, v]].tolist():
+            name = JITTER[number]
             x = getattr(reference, f"adjust_{name}")(x, float(getattr(plan, name)[n, v]))
     x = x if recipe.grey_first else greyed(x)
     if plan.blur[n, v]:

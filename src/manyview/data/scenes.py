@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from manyview.counter import bits, uniform
+from manyview.data.source import Source, digest
 from manyview.errors import UserError
 
 __all__ = ["KINDS", "VIEWS", "Scenes", "kinds", "render"]
@@ -495,31 +496,28 @@ def _render(seed: int, index: Tensor, size: int, views: Sequence[str]) -> dict[s
     return rendered
 
 
-class Scenes:
-    """The set as a source of labelled images: `samples` for training, or 2,000 others for testing."""
-
-    name = "scenes"
-    classes = tuple(KINDS)
+class Scenes(Source):
+    """The set as a source of labelled images: `samples` for training, or as many others for testing."""
 
     def __init__(self, samples: int = 10_000, *, split: str = "train", seed: int = 0, size: int = 32) -> None:
-        self.samples = samples
-        self.split = split
-        self.seed = seed
+        self.name = "scenes"
+        self.classes = tuple(KINDS)
+        self.samples, self.split, self.seed = samples, split, seed
         self.size = (size, size)
         self._first = {"train": 0, "test": _TEST_SPLIT}[split]
-        self.labels = kinds(seed, self._number(torch.arange(samples)))
+        self.labels = kinds(seed, torch.arange(samples) + self._first)
+        self.fingerprint = digest(f"scenes {_VERSION} {split} {seed} {samples} {size}".encode())
 
     def __len__(self) -> int:
         return self.samples
-
-    def _number(self, index):
-        return index + self._first
 
     def id(self, index: int) -> str:
         return f"{self.split}/{index}"
 
     def view(self, name: str, index: Tensor) -> Tensor:
-        return render(self.seed, self._number(index), size=self.size[0], views=(name,))[name]
+        """One of `VIEWS` of the samples `index` (N,): (N, channels, size, size)."""
+        assert self.size is not None
+        return render(self.seed, index + self._first, size=self.size[0], views=(name,))[name]
 
     def read(self, index: int) -> Tensor:
         return self.batch(torch.tensor([index]))[0]

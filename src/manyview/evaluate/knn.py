@@ -61,7 +61,7 @@ def class_scores(train: Features, test: Features, protocol: Knn, *, chunk: int =
     queries = torch.split(F.normalize(test.embeddings, dim=1), chunk)
     scores = []
     for query in track(queries, "nearest neighbours", show=progress):
-        similarity, index = nearest(query, bank, min(protocol.k, len(bank)))
+        similarity, index = nearest(query, bank, protocol.k)
         scores.append(_log_votes(similarity / protocol.temperature, train.labels[index], classes))
     return torch.cat(scores)
 
@@ -80,7 +80,7 @@ def _log_votes(logits: Tensor, labels: Tensor, classes: int) -> Tensor:
 def nearest(query: Tensor, bank: Tensor, k: int, *, block: int = 65_536) -> tuple[Tensor, Tensor]:
     """Similarities and row numbers (N, k), unsorted, of the k rows of `bank` (n, D) nearest to each `query` (N, D).
 
-    Only `block` rows are scored at once, which bounds the memory for large sets.
+    With fewer than k rows all of them. Only `block` rows are scored at once, which bounds the memory for large sets.
     """
     best: tuple[Tensor, Tensor] | None = None
     for start in range(0, len(bank), block):

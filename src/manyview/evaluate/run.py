@@ -120,7 +120,7 @@ def table(records: Iterable[Record]) -> Table:
 def _remarks(record: Record) -> Iterator[str]:
     yield f"images: {record['preprocess']}"
     yield f"fitted on {record['data']}, tested on {record['test_data']}"
-    if record["unreadable"]:
+    if record.get("unreadable"):
         yield f"{record['unreadable']:,} unreadable images left out"
 
 

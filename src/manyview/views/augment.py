@@ -18,19 +18,21 @@ from torch import Tensor
 from manyview import counter
 from manyview.views.recipes import Recipe
 
-__all__ = ["Augment", "Plan"]
+__all__ = ["JITTER", "ORDERS", "Augment", "Plan"]
+
+JITTER = ("brightness", "contrast", "saturation", "hue")
+ORDERS = torch.tensor(list(itertools.permutations(range(len(JITTER)))))  # (24, 4) of numbers in JITTER
+_CONTRAST, _SATURATION, _HUE = 1, 2, 3  # numbers in JITTER
 
 _TAG = 0x7669657773  # "views": keeps these draws apart from everybody else's
 _TRIES = 10  # crops are drawn until one fits, as often as torchvision draws them
 _DRAWS = (_TRIES, _TRIES, 2, 11)  # area, ratio, position, and one each for the rest; new ones go to the end
-_BRIGHTNESS, _CONTRAST, _SATURATION, _HUE = range(4)
-ORDERS = torch.tensor(list(itertools.permutations(range(4))))  # (24, 4) of jitter's operations
 _LUMA = torch.tensor([0.2989, 0.587, 0.114])  # ITU-R 601, to torchvision's digits
 _OPPOSITE = torch.tensor([1 / 2, 1 / 3, 2 / 3]).view(3, 1, 1)  # see _hue
-_DENSE = 112  # up to this size the blur is one matrix; beyond it skips the zeros far from the diagonal, …
-_BAND = 48  # … this many rows at a time
-_CPU_CHUNK = 1 << 17  # pixels worked on at once: the planes stay in the cache, and the calls are few
-_GPU_CHUNK = 1 << 25
+# Up to _DENSE pixels a blur is one matrix; beyond it skips the zeros far from the diagonal, _BAND rows at a time.
+_DENSE, _BAND = 112, 48
+# Pixels worked on at once: few enough for the planes to stay in the cache, many enough for the calls not to count.
+_CPU_CHUNK, _GPU_CHUNK = 1 << 18, 1 << 25
 
 
 class Plan(NamedTuple):
@@ -41,7 +43,7 @@ class Plan(NamedTuple):
     position: Tensor  # (N, V, 2) of the crop in the room that is left: 0 is top or left, 1 is bottom or right
     flip: Tensor
     jitter: Tensor
-    order: Tensor  # number in `ORDERS`
+    order: Tensor  # of the jitter's operations, as a number in `ORDERS`
     brightness: Tensor
     contrast: Tensor
     saturation: Tensor
@@ -63,11 +65,11 @@ def _luma(x: Tensor) -> Tensor:
     return (_LUMA.to(x.device) @ x.flatten(1)).view(x.shape[1:])
 
 
-def _blend(x: Tensor, factor: Tensor, kind: Tensor) -> None:
-    """Brightness, contrast or saturation, as `kind` says: away from black, the mean grey or each pixel's own grey."""
+def _blend(x: Tensor, factor: Tensor, contrast: Tensor, saturation: Tensor) -> None:
+    """Away from the mean grey where `contrast` is 1, from each pixel's grey where `saturation` is, else from black."""
     grey = _luma(x)
     mean = grey.mean(-1, keepdim=True)
-    grey.mul_(kind == _SATURATION).add_(mean.mul_(kind == _CONTRAST))
+    grey.mul_(saturation).add_(mean.mul_(contrast))
     x.lerp_(grey, 1 - factor).clamp_(0, 1)
 
 
@@ -118,37 +120,37 @@ def _greyscale(x: Tensor, chosen: Tensor) -> Tensor:
 
 
 def _hue_turn(plan: Plan) -> Tensor:
-    """At which of its four jitter operations a view's hue turns; after all of them if it is not jittered."""
-    return torch.where(plan.jitter, (ORDERS[plan.order] == _HUE).long().argmax(-1), 4)
+    """Which of a view's four jitter operations is the hue; 4 if there is no jitter."""
+    return torch.where(plan.jitter, (ORDERS[plan.order] == _HUE).long().argmax(-1), len(JITTER))
 
 
 def _grouped(plan: Plan, chunk: int) -> Iterator[Tensor]:
-    """The numbers of the views of a flat plan in pieces that are worked on at once.
+    """The numbers of a flat plan's views, in pieces to be worked on at once.
 
-    A piece is blurred or it is not, and its views are sorted by the turn of their hue: so the operations work on
-    stretches of memory, whatever the views' orders.
+    A piece is blurred as a whole or not at all, and its views are sorted by the turn of their hue. Then an operation
+    works on stretches of memory, although every view has its own order.
     """
     turn = _hue_turn(plan)
     for blurred in (False, True):
         chosen = (plan.blur == blurred).nonzero().squeeze(1)
         if len(chosen):
-            yield from chosen[turn[chosen].argsort(stable=True)].split(chunk)
+            yield from chosen[turn[chosen].argsort(stable=True)].tensor_split(math.ceil(len(chosen) / chunk))
 
 
 def _jitter(x: Tensor, plan: Plan) -> None:
-    parameters = torch.stack((plan.brightness, plan.contrast, plan.saturation, plan.hue), -1)
+    """The four operations in each view's own order; the views are sorted by the turn of their hue."""
     kinds = ORDERS[plan.order]
-    parameters = parameters.gather(-1, kinds).to(x.device)
-    kinds_ = kinds.to(x.device)
-    counts = torch.bincount(_hue_turn(plan), minlength=5)
-    stops = counts.cumsum(0).tolist()
-    for turn in range(4):
-        start, stop = stops[turn] - int(counts[turn]), stops[turn]
-        for run in (slice(0, start), slice(stop, stops[3])):
+    parameters = torch.stack([getattr(plan, name) for name in JITTER], -1).gather(-1, kinds)
+    columns = (parameters, (kinds == _CONTRAST).float(), (kinds == _SATURATION).float())
+    parameter, contrast, saturation = (column.to(x.device).t().unsqueeze(-1) for column in columns)  # (4, B, 1)
+    edges = [0, *torch.bincount(_hue_turn(plan), minlength=len(JITTER)).cumsum(0).tolist()]
+    for turn in range(len(JITTER)):
+        hue = slice(edges[turn], edges[turn + 1])
+        for run in (slice(0, hue.start), slice(hue.stop, edges[len(JITTER)])):
             if run.start < run.stop:
-                _blend(x[:, run], parameters[run, turn : turn + 1], kinds_[run, turn : turn + 1])
-        if start < stop:
-            _hue(x[:, start:stop], parameters[start:stop, turn : turn + 1])
+                _blend(x[:, run], parameter[turn, run], contrast[turn, run], saturation[turn, run])
+        if hue.start < hue.stop:
+            _hue(x[:, hue], parameter[turn, hue])
 
 
 # Space: matrices for crop and blur
@@ -193,9 +195,8 @@ def _resize(x: Tensor, boxes: Tensor, flip: Tensor, size: int) -> Tensor:
 
 
 class _Band(NamedTuple):
-    """Some rows of a blur matrix and the columns that they reach; beyond these it is zero."""
+    """Some rows of a blur matrix, without the columns beyond their reach, where it is zero."""
 
-    rows: slice
     reach: slice
     basis: Tensor  # (radius + 1, rows, reach): weighted by a kernel's taps it sums to the matrix
     transposed: Tensor  # (radius + 1, reach, rows)
@@ -212,9 +213,9 @@ def _blur_bands(size: int, radius: int) -> list[_Band]:
     bands = []
     for start in range(0, size, step):
         stop = min(start + step, size)
-        rows, reach = slice(start, stop), slice(max(0, start - radius), min(stop + radius, size))
-        block = basis[:, rows, reach]
-        bands.append(_Band(rows, reach, block.contiguous(), block.mT.contiguous()))
+        reach = slice(max(0, start - radius), min(stop + radius, size))
+        block = basis[:, start:stop, reach]
+        bands.append(_Band(reach, block.contiguous(), block.mT.contiguous()))
     return bands
 
 
@@ -251,11 +252,15 @@ def _factor(uniform: Tensor, strength: float) -> Tensor:
 
 
 class Augment:
-    """Makes `views` views of `size` × `size` pixels of every sample, as a recipe says."""
+    """Makes `views` views of `size` × `size` pixels of every sample, as a recipe says.
+
+    augment = Augment(recipe("moco-v2"), views=2, size=32, seed=0)
+    views = augment.apply(images, augment.plan(index, epoch))
+    """
 
     def __init__(self, recipe: Recipe, *, views: int, size: int, seed: int) -> None:
         self.recipe, self.views, self.size, self.seed = recipe, views, size, seed
-        self._mean = torch.tensor(recipe.mean)
+        self._shift = -torch.tensor(recipe.mean) / torch.tensor(recipe.std)
         self._bands = _blur_bands(size, min(math.ceil(3 * recipe.sigma[1]), size - 1))
 
     def plan(self, index: Tensor, epoch: int) -> Plan:
@@ -360,6 +365,6 @@ class Augment:
         if plan.blur[0]:
             x = _blur(x.unflatten(2, (self.size, self.size)), plan.sigma.to(x.device), self._bands).flatten(2)
         x = _where(plan.solarise, x, lambda part: _solarise(part, recipe.threshold))
-        for plane, mean, std in zip(x, self._mean, recipe.std, strict=True):
-            torch.add(-mean/std, plane, alpha=1/std, out=plane)
+        for plane, shift, std in zip(x, self._shift.to(x.device), recipe.std, strict=True):
+            torch.add(shift, plane, alpha=1 / std, out=plane)
         return x
