@@ -1,4 +1,4 @@
-"""One state dict per checkpoint, written aside, synced and renamed: what stands under its name is always whole."""
+"""One state dict per checkpoint: everything that the next step reads."""
 
 import os
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from manyview.atomic import replacing
 from manyview.errors import UserError
 
 __all__ = ["latest", "load", "save"]
@@ -13,22 +14,13 @@ __all__ = ["latest", "load", "save"]
 
 def save(directory: Path, step: int, state: dict[str, Any], *, keep: int) -> Path:
     """Writes step-XXXXXXXX.pt, points `latest.pt` at it, and only then removes all but the newest `keep`."""
-    directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"step-{step:08d}.pt"
-    aside = directory / f".{path.name}.{os.getpid()}"
-    try:
-        with open(aside, "wb") as file:
-            torch.save(state, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-    finally:
-        aside.unlink(missing_ok=True)
+    with replacing(path) as file:
+        torch.save(state, file)
     link = directory / f".latest.{os.getpid()}"
     link.unlink(missing_ok=True)
     link.symlink_to(path.name)
     os.replace(link, directory / "latest.pt")
-    _sync(directory)
     for old in sorted(directory.glob("step-*.pt"))[:-keep]:
         if old != path:
             old.unlink()
@@ -52,12 +44,3 @@ def load(path: Path) -> dict[str, Any]:
             f"checkpoint {path} cannot be read ({reason}): remove it and resume from an older one"
         ) from error
     return state
-
-
-def _sync(directory: Path) -> None:
-    """Makes the renames themselves durable."""
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

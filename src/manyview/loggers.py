@@ -3,12 +3,15 @@
 import json
 import os
 import time
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch.utils.tensorboard import SummaryWriter
+
+from manyview.atomic import replacing
 
 __all__ = ["Log"]
 
@@ -72,14 +75,5 @@ def _truncate(path: Path, start: int) -> None:
     """Keeps the lines of steps before `start`; a half-written last line can only be a later one."""
     if not path.exists():
         return
-    aside = path.with_name(".metrics.jsonl")
-    kept = 0
-    with open(path, encoding="utf-8") as old, open(aside, "w", encoding="utf-8") as new:
-        for line in old:
-            if kept == start:
-                break
-            new.write(line)
-            kept += 1
-        new.flush()
-        os.fsync(new.fileno())
-    os.replace(aside, path)
+    with open(path, "rb") as old, replacing(path) as new:
+        new.writelines(islice(old, start))

@@ -2,7 +2,6 @@
 
 import difflib
 import json
-import os
 import platform
 import signal
 from collections.abc import Iterable, Iterator
@@ -19,6 +18,7 @@ from timm.scheduler.scheduler import Scheduler
 
 import manyview
 from manyview import checkpoint
+from manyview.atomic import replacing
 from manyview.config import AnyConfig
 from manyview.data import Batch, Loader, Source, check_unreadable
 from manyview.encoders import build_encoder, load, random_like, save_backbone
@@ -64,7 +64,6 @@ def pretrain(kind: type[Method], config: AnyConfig, source: Source, console: Con
     if run.exists() and (not run.is_dir() or any(run.iterdir())):
         raise UserError(f"--out {run} is not empty: go on with `manyview resume {run}`, or name a new directory")
     parts = build(kind, config, source)  # before anything is written: a wrong flag leaves nothing behind
-    run.mkdir(parents=True, exist_ok=True)
     facts = {
         "method": kind.name,
         "version": manyview.__version__,
@@ -73,7 +72,8 @@ def pretrain(kind: type[Method], config: AnyConfig, source: Source, console: Con
         "data": source.describe(),
         "environment": environment(parts.device),
     }
-    write_text(run / "config.json", json.dumps(facts, indent=2) + "\n")
+    with replacing(run / "config.json") as file:
+        file.write(json.dumps(facts, indent=2).encode() + b"\n")
     announce(kind, config, source, parts, console)
     save(run, config, parts, step=0)
     return finish(run, config, source, parts, start=0, console=console)
@@ -327,12 +327,6 @@ def environment(device: torch.device) -> dict[str, str | int]:
         "threads": torch.get_num_threads(),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else str(device),
     }
-
-
-def write_text(path: Path, text: str) -> None:
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    aside.write_text(text, encoding="utf-8")
-    os.replace(aside, path)
 
 
 def announce(kind: type[Method], config: AnyConfig, source: Source, parts: Parts, console: Console) -> None:

@@ -268,7 +268,7 @@ def test_a_failed_write_keeps_the_old_page(tmp_path: Path, monkeypatch: pytest.M
     def fail(*args: object) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr("manyview.report.os.fsync", fail)
+    monkeypatch.setattr("manyview.atomic.os.fsync", fail)
     with pytest.raises(OSError, match="disk full"):
         write_report(tmp_path)
     assert (tmp_path / "report.html").read_bytes() == old

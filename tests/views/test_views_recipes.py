@@ -53,5 +53,5 @@ def test_a_recipe_normalises_as_its_data_set_does(
 
 
 def test_an_unknown_name_says_which_flag_and_which_choices() -> None:
-    with pytest.raises(UserError, match=r"--views moco-v9 .*moco-v1, moco-v2, simclr, cifar, cifar100, stl10"):
+    with pytest.raises(UserError, match=r"--augment moco-v9 .*moco-v1, moco-v2, simclr, cifar, cifar100, stl10"):
         recipe("moco-v9")

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ import torch.nn.functional as F
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from manyview.atomic import replacing
 from manyview.data.loader import read_ahead
 from manyview.data.source import UNREADABLE_SHARE, Arrays, Names, Source, Unreadable, digest, note, track
 from manyview.errors import UserError
@@ -267,21 +267,10 @@ class _Writer:
     @contextmanager
     def aside(cls, path: Path, source: Source, size: tuple[int, int]) -> Iterator["_Writer"]:
         """Under the file's name only when it is whole and on the disk."""
-        part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
-        try:
-            with part.open("xb") as file:
-                writer = cls(file, source, size)
-                file.seek(8 + writer.reserved)
-                yield writer
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(path)
-        except BaseException:
-            part.unlink(missing_ok=True)
-            raise
-        directory = os.open(path.parent, os.O_RDONLY)
-        os.fsync(directory)
-        os.close(directory)
+        with replacing(path) as file:
+            writer = cls(file, source, size)
+            file.seek(8 + writer.reserved)
+            yield writer
 
     @property
     def reserved(self) -> int:

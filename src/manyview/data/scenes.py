@@ -9,7 +9,6 @@ The camera is orthographic and looks along −z; x points right, y up; the image
 from the camera plane in the same unit. A solid lives in its own coordinates, inside the unit ball.
 """
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import cos, pi, sin, sqrt
@@ -19,7 +18,6 @@ from torch import Tensor
 
 from manyview.counter import bits, uniform
 from manyview.data.source import Source, digest
-from manyview.errors import UserError
 
 __all__ = ["KINDS", "VIEWS", "Scenes", "kinds", "render"]
 

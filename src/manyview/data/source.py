@@ -36,11 +36,11 @@ UNREADABLE_SHARE = 0.05
 _HOLDOUT_TAG = b"manyview holdout"
 
 
-class Unreadable(Exception):  # noqa: N818
+class Unreadable(Exception):
     """One image cannot be read; the message says why."""
 
 
-class NoTestSplit(UserError):  # noqa: N818
+class NoTestSplit(UserError):
     """The source has no test split: the caller may hold a part of it out instead."""
 
 

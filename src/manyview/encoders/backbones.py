@@ -84,7 +84,7 @@ def _from_timm(name: str, image_size: int | None) -> nn.Module:
         raise UserError(f"--backbone {name} is unknown: {hint}")
     size: dict[str, Any] = {} if image_size is None or takes_any_size(name) else {"img_size": image_size}
     # The papers train torchvision's ResNets, whose residual branches do not start at zero.
-    start = {"zero_init_last": False} if timm.models.is_model_in_modules(name, ["resnet"]) else {}
+    start: dict[str, Any] = {"zero_init_last": False} if timm.models.is_model_in_modules(name, ["resnet"]) else {}
     try:
         network: nn.Module = timm.create_model(name, pretrained=False, num_classes=0, **size, **start)
     except (AssertionError, RuntimeError, TypeError, ValueError) as error:

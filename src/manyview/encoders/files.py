@@ -2,7 +2,6 @@
 
 import copy
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ import torchvision
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
+from manyview.atomic import replacing
 from manyview.encoders.backbones import (
     OWN,
     Norm,
@@ -267,13 +267,5 @@ def _write(path: Path, tensors: dict[str, Tensor], card: Card | None) -> None:
         name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()
     }
     content = safetensors.torch.save(plain, metadata)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with open(aside, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-    finally:
-        aside.unlink(missing_ok=True)
+    with replacing(path) as file:
+        file.write(content)

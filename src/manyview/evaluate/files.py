@@ -1,15 +1,13 @@
 """What an evaluation leaves on disk: embeddings for other programs, and the records of a run."""
 
 import json
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from manyview.atomic import replacing
 from manyview.data.source import Source
 from manyview.encoders import FrozenEncoder
 from manyview.errors import UserError
@@ -24,8 +22,8 @@ IDENTITY = ("protocol", "encoder", "data", "test_data")
 def append_record(run: str | Path, record: Record) -> None:
     """Adds a record to the run's evaluations.json; one of the same protocol, encoder and data is replaced."""
     others = [old for old in read_records(run) if any(old.get(key) != record[key] for key in IDENTITY)]
-    with _written_whole(Path(run) / "evaluations.json") as path:
-        path.write_text(json.dumps([*others, record], indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    with replacing(Path(run) / "evaluations.json") as file:
+        file.write(json.dumps([*others, record], indent=2, ensure_ascii=False).encode() + b"\n")
 
 
 def read_records(run: str | Path) -> list[Record]:
@@ -60,20 +58,6 @@ def embed(
     }
     if source.labels is not None:
         arrays |= {"labels": features.labels.numpy(), "classes": np.array(source.classes, dtype=np.str_)}
-    with _written_whole(Path(out)) as path, open(path, "wb") as file:
+    with replacing(Path(out)) as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
     return features
-
-
-@contextmanager
-def _written_whole(path: Path) -> Iterator[Path]:
-    """A path to write to that becomes `path` once it is whole; a failure leaves only what was there before."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.parent / f".{path.name}.{os.getpid()}"
-    try:
-        yield aside
-        with open(aside, "rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-    finally:
-        aside.unlink(missing_ok=True)

@@ -1,8 +1,8 @@
 """A run directory as one page that opens offline, on any machine."""
 
-import os
 from pathlib import Path
 
+from manyview.atomic import replacing
 from manyview.report.facts import read_facts
 from manyview.report.page import render
 from manyview.report.pictures import Geometry, Neighbourhood, Pictures, Sample, SampleViews, collect
@@ -17,13 +17,6 @@ def write_report(run: Path, pictures: Pictures | None = None, *, missing: str | 
     """
     page = render(read_facts(run), pictures, missing)
     path = run / "report.html"
-    aside = run / f".report.html.{os.getpid()}"
-    try:
-        with open(aside, "w", encoding="utf-8", newline="\n") as file:
-            file.write(page)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-    finally:
-        aside.unlink(missing_ok=True)
+    with replacing(path) as file:
+        file.write(page.encode())
     return path

@@ -50,7 +50,7 @@ RECIPES: dict[str, Recipe] = {
 
 
 def recipe(name: str) -> Recipe:
-    """The recipe that `--views` names."""
+    """The recipe that `--augment` names."""
     if name not in RECIPES:
-        raise UserError(f"--views {name} is not known: choose one of {', '.join(RECIPES)}")
+        raise UserError(f"--augment {name} is not known: choose one of {', '.join(RECIPES)}")
     return RECIPES[name]
