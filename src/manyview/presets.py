@@ -1,7 +1,6 @@
 """The rest of a set-up, for those who only name a method and their images."""
 
 from dataclasses import fields, replace
-from typing import Any
 
 from manyview.config import AnyConfig, Config, DataConfig, OptimConfig, RunConfig
 from manyview.data import Source
@@ -18,14 +17,20 @@ def paper(method: type[Method], run: RunConfig, data: DataConfig) -> AnyConfig:
 
 
 def small(method: type[Method], run: RunConfig, data: DataConfig, source: Source) -> AnyConfig:
-    """A set-up for small images on one machine; τ, λ and M′ stay the paper's."""
+    """A set-up for small images on one machine; τ, λ and M′ stay the paper's.
+
+    With a queue the batch need not be large, and many small steps learn more than few large ones. Its keys must not be
+    told from the fresh ones by the batch that they were normalised with: hence the split statistics.
+    """
     base = paper(method, run, data)
-    own: dict[str, Any] = {"momentum": 0.99, "queue_size": max(1, min(4096, len(source) // 2))}
-    known = {field.name for field in fields(base.method)}
+    queued = "queue_size" in {field.name for field in fields(base.method)}
+    batch = min(64 if queued else 256, len(source))
+    own = {"momentum": 0.99, "queue_size": max(1, min(4096, len(source) // 2))} if queued else {}
+    splits = 4 if queued and batch % 4 == 0 else 1
     return replace(
         base,
-        method=replace(base.method, **{name: value for name, value in own.items() if name in known}),
+        method=replace(base.method, **own),
         views=replace(base.views, image_size=source.median_side),
-        encoder=replace(base.encoder, backbone="tiny"),
-        optim=OptimConfig(batch_size=max(1, min(256, len(source))), epochs=20, lr=0.06),
+        encoder=replace(base.encoder, backbone="tiny", bn_splits=splits),
+        optim=OptimConfig(batch_size=batch, epochs=20, lr=0.06),
     )

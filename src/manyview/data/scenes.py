@@ -1,12 +1,11 @@
 """`scenes`: a procedural image set, one solid per image, whose label is the kind of the solid.
 
 Colour, texture, light, pose, scale, position and background are drawn independently of the kind. Everything is a pure
-function of (seed, index). Only exactly rounded operations (+ − × ÷ √, comparisons, integer hashes) are used, because
-sin, pow and matrix products round differently in the tail of a vector register: the pixels of a scene are the same
-bits whatever the batch that it is rendered in.
+function of (seed, index). Only exactly rounded operations (+ − × ÷ √, comparisons, integer hashes) make the pixels:
+sin, pow or a matrix product may round differently at another place of a batch, these cannot.
 
 The camera is orthographic and looks along −z; x points right, y up; the image spans [−1, 1]². Depth is the distance
-from the camera plane in the same unit. A solid lives in its own coordinates, inside the unit ball.
+from the camera plane in the same unit. A solid has coordinates of its own, in which it lies inside the unit ball.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +18,7 @@ from torch import Tensor
 from manyview.counter import bits, uniform
 from manyview.data.source import Source, digest
 
-__all__ = ["KINDS", "VIEWS", "Scenes", "kinds", "render"]
+__all__ = ["DISTRACTOR", "KINDS", "VIEWS", "Scenes", "kinds", "render"]
 
 Solid = Callable[[Tensor, Tensor, Tensor], Tensor]
 Spread = Callable[[Tensor], Tensor]
@@ -27,23 +26,22 @@ Spread = Callable[[Tensor], Tensor]
 VIEWS = ("rgb", "depth", "normals", "segmentation")
 
 _VERSION = 1  # part of the fingerprint: raise it with every change that moves a pixel
-_TAG = 0x5CE7E5  # keeps these draws apart from everybody else's
-_TEST_SPLIT = 1 << 40  # the first index of the test split, beyond any training set
-_OVERSAMPLING = 2  # rays per pixel and axis for RGB
-_ROUNDS, _STEPS_PER_ROUND = 16, 4  # of sphere tracing
-_NEAR = 1e-3  # a ray that is closer than this has hit
-_STRIDE = 2e-3  # of the differences that give a normal
-_PIXELS_AT_ONCE = 256 * 32 * 32  # bounds the memory, and stays close to the cache
+_TAG = 0x7363656E6573  # "scenes": keeps these draws apart from everybody else's
+_SPLITS = {"train": 0, "test": 1 << 40}  # the first scene of each
+_PIXELS_AT_ONCE = 256 * 32 * 32  # what is worked on together stays close to the cache
 _DISTRACTORS = 5
+_ROUNDS, _STEPS_PER_ROUND = 16, 4  # of sphere tracing
+_NEAR = 1e-3  # a ray that comes closer has hit
+_STRIDE = 2e-3  # of the differences that give a normal
 
 
-# Solids: signed distances, or lower bounds of them outside, in the solid's own coordinates.
+# The solids: signed distances, outside at least lower bounds of them.
 
 
-def _length(*components: Tensor) -> Tensor:
-    total = components[0].square()
-    for component in components[1:]:
-        total = total + component.square()
+def _length(first: Tensor, *others: Tensor) -> Tensor:
+    total = first.square()
+    for other in others:
+        total = total + other.square()
     return total.sqrt()
 
 
@@ -66,7 +64,7 @@ def _cylinder(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
 
 
 def _cone(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
-    # The side runs from (0.72, -0.65) to (0, 0.95): its normal is (1.6, 0.72) over the side's length.
+    # The side falls from (0, 0.95) to (0.72, -0.65), so its normal is along (1.6, 0.72).
     side = sqrt(1.6**2 + 0.72**2)
     return torch.maximum(_length(x, z) * (1.6 / side) + (y - 0.95) * (0.72 / side), -0.65 - y)
 
@@ -84,23 +82,23 @@ def _tetrahedron(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
 
 
 def _star(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
-    """A five-pointed star in the plane x, z, of even thickness."""
+    """Five spikes in the plane of x and y."""
     x = x.abs()
-    for mirror_x, mirror_z in ((cos(pi / 5), -sin(pi / 5)), (-cos(pi / 5), -sin(pi / 5))):
-        behind = 2 * (x * mirror_x + z * mirror_z).clamp(min=0)
-        x, z = x - behind * mirror_x, z - behind * mirror_z
-    # Folded, one half of the top spike is left: its edge runs from the tip (0, 0.95) down to the notch.
-    notch_x, notch_z = 0.42 * sin(pi / 5), 0.42 * cos(pi / 5)
-    edge = sqrt(notch_x**2 + (0.95 - notch_z) ** 2)
-    side = x.abs() * ((0.95 - notch_z) / edge) + (z - 0.95) * (notch_x / edge)
-    return torch.maximum(side, y.abs() - 0.22)
+    for mirror_x, mirror_y in ((cos(pi / 5), -sin(pi / 5)), (-cos(pi / 5), -sin(pi / 5))):
+        behind = 2 * (x * mirror_x + y * mirror_y).clamp(min=0)
+        x, y = x - behind * mirror_x, y - behind * mirror_y
+    # Folded, one spike is left. Its edge runs from the tip (0, 0.95) down to the notch.
+    notch_x, notch_y = 0.42 * sin(pi / 5), 0.42 * cos(pi / 5)
+    edge = sqrt(notch_x**2 + (0.95 - notch_y) ** 2)
+    side = x.abs() * ((0.95 - notch_y) / edge) + (y - 0.95) * (notch_x / edge)
+    return torch.maximum(side, z.abs() - 0.22)
 
 
 def _cross(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
-    """Three bars at right angles."""
+    """Three square bars at right angles."""
     x, y, z = x.abs(), y.abs(), z.abs()
-    nearest_bar = torch.minimum(torch.maximum(x, y), torch.minimum(torch.maximum(y, z), torch.maximum(x, z)))
-    return _highest(nearest_bar - 0.2, x - 0.93, y - 0.93, z - 0.93)
+    bar = torch.minimum(torch.maximum(x, y), torch.minimum(torch.maximum(y, z), torch.maximum(x, z)))
+    return _highest(bar - 0.2, x - 0.93, y - 0.93, z - 0.93)
 
 
 def _dumbbell(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
@@ -123,20 +121,24 @@ KINDS: dict[str, Solid] = {
 DISTRACTOR = len(KINDS) + 1  # in a segmentation map, where 0 is the wall and 1 + label the solid
 
 
-# What a scene consists of. Every parameter of N scenes is a tensor whose last dimension is N; vectors come first: (3, N).
+# The contents of a scene. A parameter of N scenes is a tensor whose last dimension is N; a vector is (3, N).
 
 
 def _dot(a: Tensor, b: Tensor) -> Tensor:
     return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 
 
-def _cross_product(a: Tensor, b: Tensor) -> Tensor:
-    (ax, ay, az), (bx, by, bz) = a, b
-    return torch.stack((ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx))
-
-
 def _unit(vector: Tensor) -> Tensor:
     return vector / _length(*vector).clamp(min=1e-9)
+
+
+def _fraction(x: Tensor) -> Tensor:
+    return x - x.floor()
+
+
+def _wave(phase: Tensor) -> Tensor:
+    """A triangle wave of period 1 between −1 and 1."""
+    return 4 * (_fraction(phase) - 0.5).abs() - 1
 
 
 class _Draws:
@@ -151,160 +153,165 @@ class _Draws:
         self._count += 1
         return uniform(self._scene, self._count) * (high - low) + low
 
-    def choice(self, options: int) -> Tensor:
-        """(N,) int64 in [0, options)."""
-        return self(0, options).long()
-
     def point(self, low: float, high: float, dimensions: int = 3) -> Tensor:
         """(dimensions, N) uniform numbers."""
         return torch.stack([self(low, high) for _ in range(dimensions)])
 
     def direction(self, dimensions: int = 3) -> Tensor:
-        """Unit vectors. A sum of three uniform numbers is near enough to a normal one to leave no preferred direction."""
+        """(dimensions, N) unit vectors. Sums of three uniform numbers are near enough to normal ones to favour none."""
         return _unit(self.point(-1, 1, dimensions) + self.point(-1, 1, dimensions) + self.point(-1, 1, dimensions))
 
-    def frame(self) -> Tensor:
-        """(3, 3, N): three orthonormal vectors, right-handed."""
-        third = self.direction()
-        first = _unit(_cross_product(self.direction(), third))
-        return torch.stack((first, _cross_product(third, first), third))
+    def colour(self, saturation: float) -> Tensor:
+        """(3, N) RGB of full brightness, any hue and at most this saturation."""
+        hue = self(0, 1)
+        lack = 2 - 6 * (_fraction(torch.stack((hue, hue + 2 / 3, hue + 1 / 3))) - 0.5).abs()
+        return 1 - self(0, saturation) * lack.clamp(0, 1)
 
-    def colour(self, saturation: tuple[float, float], value: tuple[float, float]) -> Tensor:
-        """(3, N) RGB in [0, 1] of a uniform hue."""
-        hue, saturation_, value_ = self(0, 6), self(*saturation), self(*value)
-        turned = torch.stack((hue, hue + 4, hue + 2))
-        turned = turned - 6 * (turned / 6).floor()
-        return value_ * (1 - saturation_ * (2 - (turned - 3).abs()).clamp(0, 1))
+    def pose(self) -> Tensor:
+        """(3, 3, N): the camera's axes x, y, z in the coordinates of a solid.
+
+        It is turned about its own axis y by any angle, seen from 11° to 35° above and rolled by up to 22°.
+        """
+        cosine, sine = self.direction(2)
+        zero, one = torch.zeros_like(sine), torch.ones_like(sine)
+        right, up, towards = (
+            torch.stack(axis) for axis in ((cosine, zero, sine), (zero, one, zero), (-sine, zero, cosine))
+        )
+        tilt, roll = self(0.2, 0.7), self(-0.4, 0.4)  # tangents
+        up, towards = _unit(up - tilt * towards), _unit(towards + tilt * up)
+        right, up = _unit(right + roll * up), _unit(up - roll * right)
+        return torch.stack((right, up, towards))
 
 
 @dataclass(frozen=True)
 class _Texture:
-    """Two colours mixed by three waves that cross space: stripes, checks, dots, marble, or none of them."""
+    """Two colours, mixed by waves that cross space: checks, dots, marble, stripes, or plain."""
 
-    waves: Tensor  # (3, 3, N) wave vectors
+    wave: Tensor  # (3, 3, N) three wave vectors
     phase: Tensor  # (3, N)
-    pattern: Tensor  # (N,)
+    pattern: Tensor  # (N,) 0 to 4
     sharpness: Tensor  # (N,)
     colours: Tensor  # (2, 3, N)
 
     @classmethod
-    def draw(cls, draws: _Draws, first: Tensor, contrast: tuple[float, float]) -> "_Texture":
-        second = draws.colour((0.0, 0.8), (0.1, 1.0))
-        second = first + (second - first) * draws(*contrast)
-        waves = draws.frame() * draws(0.7, 1.6)
-        return cls(waves, draws.point(0, 1), draws.choice(5), draws(0.8, 3.0), torch.stack((first, second)))
+    def draw(cls, draws: _Draws, colour: Tensor, contrast: float) -> "_Texture":
+        other = draws.colour(0.8) * draws(0.1, 1)
+        return cls(
+            wave=torch.stack([draws.direction() * draws(0.7, 1.6) for _ in range(3)]),
+            phase=draws.point(0, 1),
+            pattern=draws(0, 5).long(),
+            sharpness=draws(0.8, 3),
+            colours=torch.stack((colour, colour + (other - colour) * draws(0, contrast))),
+        )
 
     def at(self, point: Tensor, spread: Spread) -> Tensor:
-        """(3, …) points to (3, …) colours; `spread` brings a parameter from (…, N) to the shape of the points."""
-        waves, phase, pattern = spread(self.waves), spread(self.phase), spread(self.pattern)
-        along = [sum(w * p for w, p in zip(wave, point)) for wave in waves]
-        a, b, c = (_wave(along[i] + phase[i]) for i in range(3))
+        """Points (3, …) to colours (3, …); `spread` brings parameters (…, N) to the shape of the points."""
+        wave, phase, pattern = spread(self.wave), spread(self.phase), spread(self.pattern)
+        along = [_dot(wave[i], point) + phase[i] for i in range(3)]
+        a, b, c = map(_wave, along)
         marble = _wave(along[1] * 0.5 + 0.4 * a + 0.3 * c)
-        height = torch.where(pattern == 1, 3 * a * b * c, a)
-        height = torch.where(pattern == 2, a + b + c - 0.6, height)
-        height = torch.where(pattern == 3, marble, height)
-        mix = (0.5 + spread(self.sharpness) * height).clamp(0, 1)
-        mix = torch.where(pattern == 4, 0.0, mix)
-        first, second = spread(self.colours)
-        return first + (second - first) * mix
-
-
-def _wave(phase: Tensor) -> Tensor:
-    """A triangle wave of period 1 between −1 and 1."""
-    return 4 * (phase - phase.floor() - 0.5).abs() - 1
+        height = torch.where(pattern == 0, 3 * a * b * c, a)
+        height = torch.where(pattern == 1, a + b + c - 0.6, height)
+        height = torch.where(pattern == 2, marble, height)
+        share = torch.where(pattern == 3, 0, (0.5 + spread(self.sharpness) * height).clamp(0, 1))
+        colours = spread(self.colours)
+        return colours[0] + (colours[1] - colours[0]) * share
 
 
 @dataclass(frozen=True)
 class _Cutout:
     """A flat disc, square or triangle that faces the camera, between the solid and the wall."""
 
-    outline: Tensor  # (N,)
+    outline: Tensor  # (N,) 0 to 2
     position: Tensor  # (2, N)
     turn: Tensor  # (2, N)
-    size: Tensor  # (N,); none or negative: not there
+    size: Tensor  # (N,) not there unless positive
     depth: Tensor  # (N,)
     colour: Tensor  # (3, N)
 
     @classmethod
-    def draw(cls, draws: _Draws, depth: float) -> "_Cutout":
+    def draw(cls, draws: _Draws, wall: Tensor, depth: float) -> "_Cutout":
         return cls(
-            outline=draws.choice(3),
+            outline=draws(0, 3).long(),
             position=draws.point(-1, 1, 2),
             turn=draws.direction(2),
             size=draws(-0.2, 0.25),
             depth=draws(depth - 0.1, depth),
-            colour=draws.colour((0.1, 0.7), (0.1, 0.8)),
+            colour=wall + (draws.colour(0.5) * draws(0.1, 1) - wall) * draws(0.1, 0.5),
         )
 
-    def distance(self, x: Tensor, y: Tensor, spread: Spread) -> Tensor:
-        """Signed distance of the points (…) to the outline."""
-        position, turn, outline = spread(self.position), spread(self.turn), spread(self.outline)
+    def distance(self, x: Tensor, y: Tensor) -> Tensor:
+        """(N, H, W), negative inside, of the points of an image."""
+        position, turn, outline, size = map(_over_image, (self.position, self.turn, self.outline, self.size))
         x, y = x - position[0], y - position[1]
         x, y = x * turn[0] + y * turn[1], y * turn[0] - x * turn[1]
         square = torch.maximum(x.abs(), y.abs())
         triangle = torch.maximum(x.abs() * (sqrt(3) / 2) + y / 2, -y)
         radius = torch.where(outline == 0, _length(x, y), torch.where(outline == 1, square, triangle))
-        return torch.where(spread(self.size) > 0, radius - spread(self.size), 1.0)
+        return torch.where(size > 0, radius - size, 1)
 
 
 @dataclass(frozen=True)
 class _Scene:
     kind: Tensor  # (N,)
-    frame: Tensor  # (3, 3, N): the camera's x, y, z axes in the solid's coordinates
+    pose: Tensor  # (3, 3, N)
+    scale: Tensor  # (N,)
     centre: Tensor  # (2, N)
     depth: Tensor  # (N,) of the centre
-    scale: Tensor  # (N,)
     texture: _Texture
-    light: Tensor  # (3, N) unit, towards the light
-    tint: Tensor  # (3, N)
+    light: Tensor  # (3, N) direction towards it
+    tint: Tensor  # (3, N) its colour
     ambient: Tensor  # (N,)
     gloss: Tensor  # (N,)
     wall: _Texture
-    wall_depth: Tensor  # (N,)
+    wall_depth: Tensor  # (N,) in the middle of the image
     wall_slope: Tensor  # (2, N)
-    falloff: Tensor  # (2, N) of the light on the wall
-    cutouts: Sequence[_Cutout]
+    falloff: Tensor  # (2, N) of the light along the wall
+    cutouts: Sequence[_Cutout]  # from back to front
     noise: Tensor  # (N,)
 
 
 def kinds(seed: int, index: Tensor) -> Tensor:
-    """(N,) scene numbers to (N,) labels, positions in `KINDS`."""
+    """The labels (N,) of the scenes `index` (N,): places in `KINDS`."""
     return bits(seed, _TAG, index, 0) % len(KINDS)
 
 
 def _draw(seed: int, index: Tensor) -> _Scene:
     draws = _Draws(seed, index)
-    scale = draws(0.65, 0.95)
+    scale = draws(0.6, 0.9)
+    # Solid and wall always differ in brightness, which of them is brighter is left to chance: shapes are easy to see,
+    # but not by comparing pixels.
+    brightness = draws(0, 1)
+    behind = _fraction(brightness + draws(0.3, 0.7))
+    wall = draws.colour(0.25) * (0.2 + 0.6 * behind)
     return _Scene(
         kind=kinds(seed, index),
-        frame=draws.frame(),
+        pose=draws.pose(),
         scale=scale,
-        centre=draws.point(-1, 1, 2) * (1 - scale),
+        centre=draws.point(-1, 1, 2) * (1.05 - scale),
         depth=draws(1.5, 2.5),
-        texture=_Texture.draw(draws, draws.colour((0.1, 0.9), (0.6, 1.0)), contrast=(0.05, 0.5)),
-        light=_unit(draws.point(-1, 1) + torch.tensor([0.0, 0.4, 1.2], device=index.device)[:, None]),
-        tint=1 - draws.point(0, 0.2),
-        ambient=draws(0.2, 0.45),
+        texture=_Texture.draw(draws, draws.colour(0.5) * (0.3 + 0.6 * brightness), contrast=0.3),
+        light=_unit(draws.point(-1, 1) + torch.tensor([[0.0], [0.4], [1.2]], device=index.device)),
+        tint=1 - draws.point(0, 0.15),
+        ambient=draws(0.3, 0.5),
         gloss=draws(0, 0.5),
-        wall=_Texture.draw(draws, draws.colour((0.0, 0.7), (0.1, 0.6)), contrast=(0.05, 0.3)),
+        wall=_Texture.draw(draws, wall, contrast=0.2),
         wall_depth=draws(4.7, 5.5),
         wall_slope=draws.point(-0.4, 0.4, 2),
-        falloff=draws.point(-0.25, 0.25, 2),
-        cutouts=[_Cutout.draw(draws, depth=3.9 - 0.1 * number) for number in range(_DISTRACTORS)],
-        noise=draws(0.01, 0.03),
+        falloff=draws.point(-0.4, 0.4, 2),
+        cutouts=[_Cutout.draw(draws, wall, depth=3.9 - 0.1 * number) for number in range(_DISTRACTORS)],
+        noise=draws(0.015, 0.035),
     )
 
 
-# Rendering.
+# From contents to pixels.
 
 
 @dataclass(frozen=True)
 class _Hits:
     """Where R rays met the solid of their scene."""
 
-    scene: Tensor  # (R,)
-    row: Tensor  # (R,)
-    column: Tensor  # (R,)
+    pixel: tuple[Tensor, Tensor, Tensor]  # scene, row, column, (R,) each
     point: Tensor  # (3, R) in the solid's coordinates
     normal: Tensor  # (3, R) in the camera's
     depth: Tensor  # (R,)
@@ -315,210 +322,199 @@ def _axis(resolution: int, device: torch.device) -> Tensor:
     return (torch.arange(resolution, device=device) * 2 + 1) / resolution - 1
 
 
-def _gather(parameter: Tensor, scene: Tensor) -> Tensor:
-    """(…, N) parameters to (…, R): each ray gets those of its scene. (Many times faster than indexing.)"""
+def _over_image(parameter: Tensor) -> Tensor:
+    return parameter[..., None, None]
+
+
+def _pick(parameter: Tensor, number: Tensor) -> Tensor:
+    """(…, N) to (…, R), as parameter[..., number] but several times faster."""
     rows = parameter[None].flatten(0, -2)
-    return rows.gather(1, scene.expand(len(rows), -1)).view(*parameter.shape[:-1], len(scene))
+    return rows.gather(1, number.expand(len(rows), -1)).view(*parameter.shape[:-1], len(number))
 
 
 def _trace(scene: _Scene, kind: int, resolution: int) -> _Hits:
-    """Sphere tracing of the rays that meet the unit ball around the solids of one kind."""
+    """One ray per cell of a grid for the scenes of one kind; only rays that meet the ball around the solid are made."""
     distance = tuple(KINDS.values())[kind]
     member = torch.nonzero(scene.kind == kind).squeeze(1)
     axis = _axis(resolution, member.device)
     x = (axis - scene.centre[0, member, None]) / scene.scale[member, None]
     y = (-axis - scene.centre[1, member, None]) / scene.scale[member, None]
-    room = 1 - x.square()[:, None, :] - y.square()[:, :, None]
-    number, row, column = torch.nonzero(room > 0, as_tuple=True)
+    square = 1 - x.square()[:, None, :] - y.square()[:, :, None]
+    number, row, column = torch.nonzero(square > 0, as_tuple=True)
 
-    half_chord = room[number, row, column].sqrt()
-    frame = _gather(scene.frame[..., member], number)
-    right, up, towards = frame
-    entry = right * x[number, column] + up * y[number, row] + towards * half_chord
-    hit, travelled = _march(distance, entry, towards, 2 * half_chord)
+    half_chord = square[number, row, column].sqrt()
+    right, up, towards = _pick(scene.pose[..., member], number)
+    start = right * x[number, column] + up * y[number, row] + towards * half_chord
+    hit, way = _march(distance, start, towards, 2 * half_chord)
 
-    frame, number = _gather(frame, hit), number[hit]
-    towards = frame[2]
-    point = _gather(entry, hit) - towards * travelled
-    normal = _normal(distance, point, frame)
-    # One Newton step, along the ray, over the rest of the way.
+    number, towards = number[hit], _pick(towards, hit)
+    point = _pick(start, hit) - towards * way
+    normal = _normal(distance, point, _pick(scene.pose[..., member], number))
+    # What is left of the way, along the ray. Near the silhouette a step of Newton's method would go too far.
     rest = distance(*point) / normal[2].clamp(min=0.1)
-    height = half_chord[hit] - travelled - rest
-    image = member[number]
+    member = member[number]
     return _Hits(
-        scene=image,
-        row=row[hit],
-        column=column[hit],
+        pixel=(member, row[hit], column[hit]),
         point=point - towards * rest,
         normal=normal,
-        depth=scene.depth[image] - scene.scale[image] * height,
+        depth=scene.depth[member] - scene.scale[member] * (half_chord[hit] - way - rest),
     )
 
 
-def _march(distance: Solid, entry: Tensor, towards: Tensor, end: Tensor) -> tuple[Tensor, Tensor]:
-    """The rays that hit and how far they went, of R that start at `entry` (3, R), against `towards`, until `end` (R,)."""
-    ray, travelled = torch.arange(len(end), device=end.device), torch.zeros_like(end)
+def _march(distance: Solid, start: Tensor, towards: Tensor, end: Tensor) -> tuple[Tensor, Tensor]:
+    """Sphere tracing from `start` (3, R) away from the camera, up to `end` (R,): the rays that hit, and their ways."""
+    ray, way = torch.arange(len(end), device=end.device), torch.zeros_like(end)
     hits, ways = [], []
     for _ in range(_ROUNDS):
         for _ in range(_STEPS_PER_ROUND):
-            gap = distance(*(entry - towards * travelled))
-            travelled = travelled + gap
-        under_way = travelled < end
-        arrived = (gap < _NEAR) & under_way
-        hits.append(ray[arrived])
-        ways.append(travelled[arrived])
-        # Few rays need many steps: the others leave.
-        left = torch.nonzero(under_way & ~arrived).squeeze(1)
-        ray, travelled, end = ray[left], travelled[left], end[left]
-        entry, towards = _gather(entry, left), _gather(towards, left)
+            gap = distance(*(start - towards * way))
+            way = way + gap
+        inside = way < end
+        hit = inside & (gap < _NEAR)
+        hits.append(ray[hit])
+        ways.append(way[hit])
+        # Few rays need many steps: only those go on.
+        on = torch.nonzero(inside & ~hit).squeeze(1)
+        ray, way, end, start, towards = ray[on], way[on], end[on], _pick(start, on), _pick(towards, on)
     return torch.cat(hits), torch.cat(ways)
 
 
-def _normal(distance: Solid, point: Tensor, frame: Tensor) -> Tensor:
-    """The gradient of the distance by differences, in the camera's axes (the rows of `frame`)."""
-    gradient = torch.stack(
-        [
-            sum((distance(*(point + _STRIDE * sign * axis)) * sign for sign in (1, -1)), start=torch.zeros(()))
-            for axis in frame
-        ]
-    )
-    # What is seen faces the camera: only a difference taken across an edge may say otherwise.
-    return _unit(torch.stack((gradient[0], gradient[1], gradient[2].clamp(min=1e-6))))
+def _normal(distance: Solid, point: Tensor, pose: Tensor) -> Tensor:
+    """The gradient (3, R) of the distance along the camera's axes."""
+    x, y, z = (distance(*(point + step)) - distance(*(point - step)) for step in pose * _STRIDE)
+    # What is seen faces the camera; only differences taken across an edge may say otherwise.
+    return _unit(torch.stack((x, y, z.clamp(min=1e-6))))
 
 
 def _shade(scene: _Scene, hits: _Hits) -> Tensor:
-    """(3, R) colours: Lambert's diffuse and Blinn's specular reflection."""
+    """Colours (3, R): Lambert's diffuse and Blinn's specular reflection of one light."""
 
     def spread(parameter: Tensor) -> Tensor:
-        return _gather(parameter, hits.scene)
+        return _pick(parameter, hits.pixel[0])
 
-    light = spread(scene.light)
-    diffuse = _dot(hits.normal, light).clamp(min=0)
-    ambient = spread(scene.ambient)
+    light, ambient = spread(scene.light), spread(scene.ambient)
+    diffuse = ambient + (1 - ambient) * _dot(hits.normal, light).clamp(min=0)
     halfway = _unit(torch.stack((light[0], light[1], light[2] + 1)))
     specular = _dot(hits.normal, halfway).clamp(min=0)
     for _ in range(4):
         specular = specular.square()
-    albedo = scene.texture.at(hits.point, spread)
-    return spread(scene.tint) * (albedo * (ambient + (1 - ambient) * diffuse) + spread(scene.gloss) * specular)
-
-
-def _spread_over_image(parameter: Tensor) -> Tensor:
-    return parameter[..., None, None]
+    return spread(scene.tint) * (scene.texture.at(hits.point, spread) * diffuse + spread(scene.gloss) * specular)
 
 
 def _background(scene: _Scene, size: int) -> Tensor:
     """(3, N, H, W) colours of the wall and the cut-outs."""
-    spread = _spread_over_image
-    axis = _axis(size, scene.kind.device)
-    x, y = axis[None, None, :], -axis[None, :, None]
-    falloff = spread(scene.falloff)
-    lit = spread(scene.tint) * (1 + falloff[0] * x + falloff[1] * y)
-    wall = scene.wall.at((x, y), spread) * lit
+    x, y = _image_plane(size, scene.kind.device)
+    falloff = _over_image(scene.falloff)
+    image = scene.wall.at(torch.stack(torch.broadcast_tensors(x, y, torch.zeros_like(x))), _over_image)
     for cutout in scene.cutouts:
-        coverage = (0.5 - cutout.distance(x, y, spread) * (size / 2)).clamp(0, 1)
-        wall = wall + (spread(cutout.colour) * lit - wall) * coverage
-    return wall
+        coverage = (0.5 - cutout.distance(x, y) * (size / 2)).clamp(0, 1)
+        image = image + (_over_image(cutout.colour) - image) * coverage
+    return image * _over_image(scene.tint) * (1 + falloff[0] * x + falloff[1] * y)
+
+
+def _image_plane(size: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """x (1, 1, W) and y (1, H, 1) of the pixels' centres."""
+    axis = _axis(size, device)
+    return axis[None, None, :], -axis[None, :, None]
 
 
 def _rgb(scene: _Scene, size: int, noise: Tensor) -> Tensor:
-    """(N, 3, H, W) uint8."""
-    fine = size * _OVERSAMPLING
-    solid = torch.zeros((4, len(scene.kind), fine, fine), device=scene.kind.device)
+    """(N, 3, H, W) uint8, with four rays to a pixel of the solid."""
+    solid = torch.zeros((4, len(scene.kind), 2 * size, 2 * size), device=scene.kind.device)
     for kind in range(len(KINDS)):
-        hits = _trace(scene, kind, fine)
-        solid[:3, hits.scene, hits.row, hits.column] = _shade(scene, hits)
-        solid[3, hits.scene, hits.row, hits.column] = 1
-    solid = _average(solid)
-    image = solid[:3] + _background(scene, size) * (1 - solid[3])
-    image = image + noise * _spread_over_image(scene.noise)
-    return (image * 255 + 0.5).clamp(0, 255).byte().transpose(0, 1)
-
-
-def _average(image: Tensor) -> Tensor:
-    """Means of the rays of each pixel."""
-    cells = [image[..., i::_OVERSAMPLING, j::_OVERSAMPLING] for i in range(_OVERSAMPLING) for j in range(_OVERSAMPLING)]
-    return sum(cells[1:], start=cells[0]) / len(cells)
+        hits = _trace(scene, kind, 2 * size)
+        solid[:3, *hits.pixel] = _shade(scene, hits)
+        solid[3, *hits.pixel] = 1
+    solid = solid[..., 0::2, :] + solid[..., 1::2, :]
+    solid = (solid[..., 0::2] + solid[..., 1::2]) / 4
+    image = solid[:3] + _background(scene, size) * (1 - solid[3]) + noise * _over_image(scene.noise)
+    return (image * 255 + 0.5).clamp(0, 255).byte().transpose(0, 1).contiguous()
 
 
 def _camera_noise(seed: int, index: Tensor, size: int) -> Tensor:
-    """(3, N, H, W) of unit variance: the sum of two uniform numbers, cut from one hash per pixel."""
+    """(3, N, H, W) of unit variance: sums of two 10-bit numbers, six of which are cut from the hash of a pixel."""
     pixel = torch.arange(size * size, device=index.device).view(size, size)
-    hashed = bits(seed, _TAG, index[:, None, None], -1, pixel)
-    tens = torch.stack([(hashed >> (10 * place)) & 1023 for place in range(6)]).float()
-    return (tens[:3] + tens[3:] - 1023) * (sqrt(6) / 1024)
+    hashed = bits(seed, _TAG, _over_image(index), -1, pixel)
+    numbers = torch.stack([(hashed >> (10 * place)) & 1023 for place in range(6)])
+    return (numbers[:3] + numbers[3:] - 1023) * (sqrt(6) / 1024)
 
 
 def _geometry(scene: _Scene, size: int) -> dict[str, Tensor]:
-    """Depth, normals and segmentation, sampled at the pixel centres."""
-    spread = _spread_over_image
-    axis = _axis(size, scene.kind.device)
-    x, y = axis[None, None, :], -axis[None, :, None]
-    slope = spread(scene.wall_slope)
-    depth = spread(scene.wall_depth) + slope[0] * x + slope[1] * y
-    normals = _unit(torch.stack((*slope, torch.ones_like(slope[0])))).expand(3, *depth.shape)
+    """Depth, normals and segmentation at the pixels' centres."""
+    x, y = _image_plane(size, scene.kind.device)
+    slope = _over_image(scene.wall_slope)
+    depth = _over_image(scene.wall_depth) + slope[0] * x + slope[1] * y
+    normals = _unit(torch.stack((*slope, torch.ones_like(slope[0])))).repeat(1, 1, size, size)
     segmentation = torch.zeros_like(depth, dtype=torch.uint8)
-    towards_camera = torch.tensor([0.0, 0.0, 1.0], device=axis.device)[:, None, None, None]
     for cutout in scene.cutouts:
-        covered = cutout.distance(x, y, spread) < 0
-        depth = torch.where(covered, spread(cutout.depth), depth)
-        normals = torch.where(covered, towards_camera, normals)
-        segmentation = torch.where(covered, DISTRACTOR, segmentation)
+        covered = cutout.distance(x, y) < 0
+        depth = torch.where(covered, _over_image(cutout.depth), depth)
+        normals[:, covered] = torch.tensor([[0.0], [0.0], [1.0]], device=x.device)
+        segmentation[covered] = DISTRACTOR
     for kind in range(len(KINDS)):
         hits = _trace(scene, kind, size)
-        depth[hits.scene, hits.row, hits.column] = hits.depth
-        normals[:, hits.scene, hits.row, hits.column] = hits.normal
-        segmentation[hits.scene, hits.row, hits.column] = kind + 1
-    return {"depth": depth[:, None], "normals": normals.transpose(0, 1), "segmentation": segmentation[:, None]}
-
-
-def render(seed: int, index: Tensor, *, size: int = 32, views: Sequence[str] = VIEWS) -> dict[str, Tensor]:
-    """The named views of N scenes, each (N, channels, size, size).
-
-    rgb           3 × uint8
-    depth         1 × float32, distance from the camera plane; the image is 2 wide
-    normals       3 × float32, unit vectors in camera space: x right, y up, z towards the camera
-    segmentation  1 × uint8: 0 wall, 1 + label on the solid, `DISTRACTOR` on the cut-outs behind it
-    """
-    parts = [_render(seed, part, size, views) for part in index.split(max(1, _PIXELS_AT_ONCE // size**2))]
-    return {name: torch.cat([part[name] for part in parts]) for name in views}
+        depth[hits.pixel] = hits.depth
+        normals[:, *hits.pixel] = hits.normal
+        segmentation[hits.pixel] = 1 + kind
+    return {
+        "depth": depth[:, None],
+        "normals": normals.transpose(0, 1).contiguous(),
+        "segmentation": segmentation[:, None],
+    }
 
 
 def _render(seed: int, index: Tensor, size: int, views: Sequence[str]) -> dict[str, Tensor]:
     scene = _draw(seed, index)
-    rendered = {}
+    rendered = {} if set(views) == {"rgb"} else _geometry(scene, size)
     if "rgb" in views:
         rendered["rgb"] = _rgb(scene, size, _camera_noise(seed, index, size))
-    if set(views) - {"rgb"}:
-        rendered |= _geometry(scene, size)
     return rendered
 
 
+def render(seed: int, index: Tensor, *, size: int = 32, views: Sequence[str] = VIEWS) -> dict[str, Tensor]:
+    """The named views of the scenes `index` (N,), each (N, channels, size, size).
+
+    rgb           3 × uint8
+    depth         1 × float32, distance from the camera plane where the image is 2 wide
+    normals       3 × float32, unit vectors: x right, y up, z towards the camera
+    segmentation  1 × uint8: 0 the wall, 1 + label the solid, `DISTRACTOR` the cut-outs behind it
+    """
+    if not set(views) <= set(VIEWS):
+        raise ValueError(f"views {views!r} are not all among {VIEWS}")
+    parts = [_render(seed, part, size, views) for part in torch.split(index, max(1, _PIXELS_AT_ONCE // size**2))]
+    return {view: torch.cat([part[view] for part in parts]) for view in views}
+
+
 class Scenes(Source):
-    """The set as a source of labelled images: `samples` for training, or as many others for testing."""
+    """The set as a source of labelled images, which are rendered whenever they are asked for."""
+
+    labels: Tensor
+    size: tuple[int, int]
 
     def __init__(self, samples: int = 10_000, *, split: str = "train", seed: int = 0, size: int = 32) -> None:
-        self.name = "scenes"
-        self.classes = tuple(KINDS)
-        self.samples, self.split, self.seed = samples, split, seed
-        self.size = (size, size)
-        self._first = {"train": 0, "test": _TEST_SPLIT}[split]
-        self.labels = kinds(seed, torch.arange(samples) + self._first)
-        self.fingerprint = digest(f"scenes {_VERSION} {split} {seed} {samples} {size}".encode())
+        if split not in _SPLITS:
+            raise ValueError(f"split {split!r} is not one of {tuple(_SPLITS)}")
+        self.name, self.classes = "scenes", tuple(KINDS)
+        self.split, self.seed, self.size = split, seed, (size, size)
+        self.labels = kinds(seed, torch.arange(samples) + _SPLITS[split])
+        self.fingerprint = digest(f"scenes {_VERSION} {samples} {split} {seed} {size}".encode())
 
     def __len__(self) -> int:
-        return self.samples
+        return len(self.labels)
 
     def id(self, index: int) -> str:
         return f"{self.split}/{index}"
 
-    def view(self, name: str, index: Tensor) -> Tensor:
-        """One of `VIEWS` of the samples `index` (N,): (N, channels, size, size)."""
-        assert self.size is not None
-        return render(self.seed, index + self._first, size=self.size[0], views=(name,))[name]
-
     def read(self, index: int) -> Tensor:
+        """(3, H, W) uint8."""
         return self.batch(torch.tensor([index]))[0]
 
     def batch(self, index: Tensor) -> Tensor:
+        """(N,) to (N, 3, H, W) uint8."""
         return self.view("rgb", index)
+
+    def view(self, name: str, index: Tensor) -> Tensor:
+        """Any of `VIEWS` of the samples `index` (N,), as `render` describes it."""
+        if bool(((index < 0) | (index >= len(self))).any()):
+            raise IndexError(f"{index} reaches beyond the {len(self)} samples")
+        return render(self.seed, index + _SPLITS[self.split], size=self.size[0], views=(name,))[name]
