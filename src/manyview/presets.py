@@ -25,12 +25,12 @@ def small(method: type[Method], run: RunConfig, data: DataConfig, source: Source
     base = paper(method, run, data)
     queued = "queue_size" in {field.name for field in fields(base.method)}
     batch = min(64 if queued else 256, len(source))
-    own = {"momentum": 0.99, "queue_size": max(1, min(4096, len(source) // 2))} if queued else {}
-    splits = 4 if queued and batch % 4 == 0 else 1
+    own = {"momentum": 0.99, "queue_size": max(1, min(4096, len(source) // 8))} if queued else {}
+    splits = 2 if queued and batch % 2 == 0 else 1
     return replace(
         base,
         method=replace(base.method, **own),
         views=replace(base.views, image_size=source.median_side),
         encoder=replace(base.encoder, backbone="tiny", bn_splits=splits),
-        optim=OptimConfig(batch_size=batch, epochs=20, lr=0.06),
+        optim=OptimConfig(batch_size=batch, epochs=20, lr=0.03 if queued else 0.06),
     )

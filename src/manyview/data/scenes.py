@@ -29,7 +29,7 @@ _VERSION = 1  # part of the fingerprint: raise it with every change that moves a
 _TAG = 0x7363656E6573  # "scenes": keeps these draws apart from everybody else's
 _SPLITS = {"train": 0, "test": 1 << 40}  # the first scene of each
 _PIXELS_AT_ONCE = 256 * 32 * 32  # what is worked on together stays close to the cache
-_DISTRACTORS = 5
+_DISTRACTORS = 3
 _ROUNDS, _STEPS_PER_ROUND = 16, 4  # of sphere tracing
 _NEAR = 1e-3  # a ray that comes closer has hit
 _STRIDE = 2e-3  # of the differences that give a normal
@@ -237,7 +237,7 @@ class _Cutout:
             turn=draws.direction(2),
             size=draws(-0.2, 0.25),
             depth=draws(depth - 0.1, depth),
-            colour=wall + (draws.colour(0.5) * draws(0.1, 1) - wall) * draws(0.1, 0.5),
+            colour=wall + (draws.colour(0.5) * draws(0.1, 1) - wall) * draws(0.1, 0.4),
         )
 
     def distance(self, x: Tensor, y: Tensor) -> Tensor:
@@ -278,27 +278,27 @@ def kinds(seed: int, index: Tensor) -> Tensor:
 
 def _draw(seed: int, index: Tensor) -> _Scene:
     draws = _Draws(seed, index)
-    scale = draws(0.6, 0.9)
+    scale = draws(0.55, 0.85)
     # Solid and wall always differ in brightness, which of them is brighter is left to chance: shapes are easy to see,
     # but not by comparing pixels.
-    brightness = draws(0, 1)
-    behind = _fraction(brightness + draws(0.3, 0.7))
-    wall = draws.colour(0.25) * (0.2 + 0.6 * behind)
+    bright = (draws(0, 1) < 0.5).float()
+    brightness = 0.3 + 0.5 * bright + draws(-0.15, 0.15)
+    wall = draws.colour(0.15) * (0.7 - 0.5 * bright + draws(-0.15, 0.15))
     return _Scene(
         kind=kinds(seed, index),
         pose=draws.pose(),
         scale=scale,
-        centre=draws.point(-1, 1, 2) * (1.05 - scale),
+        centre=draws.point(-1, 1, 2) * (1.1 - scale),
         depth=draws(1.5, 2.5),
-        texture=_Texture.draw(draws, draws.colour(0.5) * (0.3 + 0.6 * brightness), contrast=0.3),
+        texture=_Texture.draw(draws, draws.colour(0.25) * brightness, contrast=0.2),
         light=_unit(draws.point(-1, 1) + torch.tensor([[0.0], [0.4], [1.2]], device=index.device)),
         tint=1 - draws.point(0, 0.15),
         ambient=draws(0.3, 0.5),
         gloss=draws(0, 0.5),
-        wall=_Texture.draw(draws, wall, contrast=0.2),
+        wall=_Texture.draw(draws, wall, contrast=0.15),
         wall_depth=draws(4.7, 5.5),
         wall_slope=draws.point(-0.4, 0.4, 2),
-        falloff=draws.point(-0.4, 0.4, 2),
+        falloff=draws.point(-0.1, 0.1, 2),
         cutouts=[_Cutout.draw(draws, wall, depth=3.9 - 0.1 * number) for number in range(_DISTRACTORS)],
         noise=draws(0.015, 0.035),
     )
