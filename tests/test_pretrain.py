@@ -174,7 +174,7 @@ def test_resume_refuses_another_configuration_with_a_diff(tmp_path: Path, capsys
     edit_config(run, "optim", "lr", 0.5)
     assert main(["resume", str(run)]) == 2
     message = capsys.readouterr().err
-    assert "- lr = 0.06" in message
+    assert "- lr = 0.03" in message
     assert "+ lr = 0.5" in message
 
 

@@ -47,9 +47,8 @@ def build_backbone(
         _small_stem(name, network)
     if norm == "group":
         replace_batch_norm(network, group_norm_like)
-    if bn_splits > 1 and not replace_batch_norm(network, partial(SplitBatchNorm, splits=bn_splits)):
-        cause = "--norm group" if norm == "group" else f"--backbone {name}"
-        raise UserError(f"--bn-splits {bn_splits} splits batch normalisation, but {cause} has none: leave it at 1")
+    elif bn_splits > 1:
+        replace_batch_norm(network, partial(SplitBatchNorm, splits=bn_splits))
     return network.to(memory_format=torch.channels_last)
 
 

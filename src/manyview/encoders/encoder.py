@@ -24,7 +24,8 @@ class EncoderConfig:
     norm: Norm = "batch"
     """`group`: group normalisation replaces batch normalisation, so that no sample sees the others of its batch."""
     bn_splits: int = 1
-    """Parts of a batch that batch normalisation treats apart, as separate devices would (Shuffle-BN on one device)."""
+    """Parts of a batch that batch normalisation, where there is any, treats apart as separate devices would: Shuffle-BN
+    on one device."""
     head: Literal["linear", "mlp"] = "mlp"
     """From features to embeddings: one layer (MoCo v1), or two with a ReLU between them (MoCo v2, SimCLR, JCL)."""
     dim: int = 128
