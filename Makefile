@@ -6,7 +6,7 @@ BIN := .venv/bin
 
 demo: .venv/installed
 	rm -rf runs/demo
-	$(BIN)/manyview pretrain jcl --data scenes --epochs 6 --out runs/demo
+	$(BIN)/manyview pretrain jcl --data scenes --epochs 7 --out runs/demo
 	$(BIN)/manyview evaluate knn runs/demo --data scenes
 	$(BIN)/manyview evaluate linear runs/demo --data scenes
 	$(BIN)/manyview report runs/demo

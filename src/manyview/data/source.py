@@ -67,13 +67,13 @@ class Source(ABC):
 
     def batch(self, index: Tensor) -> Tensor:
         """(N,) -> (N, 3, H, W) uint8; only when `size` is known."""
-        raise NotImplementedError(f"'{self.name}' is read image by image")
+        raise TypeError(f"'{self.name}' is read image by image")
 
     @property
     def median_side(self) -> int:
         """The shorter side of a typical image: small and large images want different set-ups."""
         if self.size is None:
-            raise NotImplementedError(f"'{self.name}' does not say how large its images are")
+            raise TypeError(f"'{self.name}' does not say how large its images are")
         return min(self.size)
 
     def describe(self) -> dict[str, Any]:
