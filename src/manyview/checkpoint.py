@@ -13,7 +13,7 @@ __all__ = ["latest", "load", "save"]
 
 
 def save(directory: Path, step: int, state: dict[str, Any], *, keep: int) -> Path:
-    """Writes step-XXXXXXXX.pt, points `latest.pt` at it, and only then removes all but the newest `keep`."""
+    """Writes the file of this step, points `latest.pt` at it, and only then removes all but the newest `keep`."""
     path = directory / f"step-{step:08d}.pt"
     with replacing(path) as file:
         torch.save(state, file)

@@ -60,7 +60,7 @@ def test_ink_follows_the_page() -> None:
 
 @pytest.mark.parametrize("values", [[], [1.0], [math.nan, math.inf], [0.0, 0.0], [-1.0, 1e6]])
 def test_odd_values_are_drawn_too(values: list[float]) -> None:
-    description(line_plot("x", list(range(len(values))), values, title="x", smoothed=True, log_if_wide=True))
+    assert description(line_plot("x", list(range(len(values))), values, title="x", smoothed=True, log_if_wide=True))
 
 
 def test_a_wide_range_is_drawn_on_a_logarithmic_axis() -> None:
@@ -77,7 +77,7 @@ def test_a_long_line_is_thinned() -> None:
 
 
 def test_titles_are_not_formulas() -> None:
-    description(line_plot("x", STEPS, LOSS, title="$\\nonsense"))
+    assert "$\\nonsense" in line_plot("x", STEPS, LOSS, title="$\\nonsense")
 
 
 def test_similarities_of_two_encoders_are_described() -> None:
