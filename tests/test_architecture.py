@@ -15,6 +15,7 @@ FOUNDATION = {"objectives", "views", "encoders", "data", "distributed", "checkpo
 # What each room may import besides itself and the leaves; rooms not named may import anything but cli.
 ALLOWED: dict[str, set[str]] = {
     **{room: set() for room in LEAVES | FOUNDATION},
+    "encoders": {"distributed"},  # keys are shuffled, and batches normalised, across ranks
     "negatives": {"distributed", "objectives"},
     "config": {"encoders"},
     "methods": FOUNDATION | {"negatives", "config"},

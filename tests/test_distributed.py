@@ -1,4 +1,4 @@
-"""Two real processes over gloo: what is gathered, what flows back, and what the queue holds."""
+"""Two real processes over gloo: what is gathered and shuffled, what flows back, and what the queue holds."""
 
 from pathlib import Path
 
@@ -13,6 +13,13 @@ from manyview.negatives import InBatch, Queue
 def test_alone_gather_is_the_identity() -> None:
     x = torch.ones(2)
     assert distributed.gather(x) is x
+    assert distributed.mean(x) is x
+    assert distributed.permute(torch.tensor([5, 6, 7]), torch.tensor([2, 0, 1])).tolist() == [7, 5, 6]
+    assert distributed.anyone(True)
+    assert not distributed.anyone(False)
+    assert distributed.everyone([1]) == [1]
+    network = torch.nn.Linear(1, 1)
+    assert distributed.parallel(network) is network
     assert (distributed.rank(), distributed.world_size()) == (0, 1)
 
 
@@ -23,12 +30,20 @@ def work(rank: int, store: str, out: str) -> None:
     views = everything[:, 2 * rank : 2 * rank + 2].clone().requires_grad_()
     scores = InBatch("all").similarity(views[0], views, view=0)
     torch.where(scores.isinf(), 0.0, scores).exp().sum().backward()
+    # Row i of rank r is number 4 r + i; the shuffle sends half of them abroad and must bring all of them back.
+    mine, order = torch.arange(4.0).view(4, 1) + 4 * rank, torch.tensor([7, 2, 0, 5, 1, 6, 4, 3])
+    there = distributed.permute(mine, order)
+    back = distributed.permute(there, order.argsort())
+    agreed = {
+        "anyone": [distributed.anyone(rank == 1), distributed.anyone(False)],
+        "everyone": distributed.everyone([f"rank {rank}"] * rank),
+        "mean": distributed.mean(torch.tensor([1.0 + rank])),
+    }
     torch.manual_seed(0)
     queue = Queue(5, 3)
     queue.push(views[0].detach().float(), torch.arange(2 * rank, 2 * rank + 2))
-    torch.save(
-        {"scores": scores.detach(), "gradient": views.grad, "keys": queue.keys, "owner": queue.owner}, f"{out}{rank}"
-    )
+    results = {"scores": scores.detach(), "gradient": views.grad, "keys": queue.keys, "owner": queue.owner}
+    torch.save({**results, "there": there, "back": back, **agreed}, f"{out}{rank}")
     dist.destroy_process_group()
 
 
@@ -44,3 +59,9 @@ def test_two_ranks_score_learn_and_remember_as_one(tmp_path: Path) -> None:
     assert torch.allclose(torch.cat([r["gradient"] for r in ranks], 1), everything.grad, atol=1e-12)
     assert torch.equal(ranks[0]["keys"], ranks[1]["keys"])
     assert ranks[0]["owner"].tolist() == [0, 1, 2, 3, -1]
+    assert torch.cat([r["there"] for r in ranks]).flatten().tolist() == [7, 2, 0, 5, 1, 6, 4, 3]
+    assert torch.cat([r["back"] for r in ranks]).flatten().tolist() == list(range(8))
+    for r in ranks:
+        assert r["anyone"] == [True, False]
+        assert r["everyone"] == ["rank 1"]
+        assert r["mean"].item() == 1.5

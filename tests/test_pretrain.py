@@ -1,19 +1,15 @@
 """Whole runs: what they leave behind, and that stopping, dying and resuming change nothing."""
 
 import json
-import os
 import random
+import shutil
 import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from PIL import Image
+from running import Command, lines
 
 import manyview
 from manyview.cli import main
@@ -25,44 +21,10 @@ def pretrain(out: Path, *flags: str, method: str = "jcl", data: str = "scenes:64
     return main(["pretrain", method, "--data", data, "--out", str(out), *FLAGS, *flags])
 
 
-def lines(run: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-
-
 def edit_config(run: Path, group: str, key: str, value: object) -> None:
     facts = json.loads((run / "config.json").read_text())
     facts["config"][group][key] = value
     (run / "config.json").write_text(json.dumps(facts))
-
-
-class Command:
-    """`manyview …` in a process group of its own, one thread as here, so that results compare byte for byte."""
-
-    def __init__(self, *words: str, log: Path) -> None:
-        self.log = log
-        with open(log, "w") as file:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "manyview", *words],
-                env={**os.environ, "OMP_NUM_THREADS": "1"},
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-
-    def wait(self) -> int:
-        return self.process.wait(timeout=200)
-
-    def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Until `condition` holds, while the command still runs."""
-        deadline = time.monotonic() + 120
-        while not condition():
-            assert self.process.poll() is None, self.log.read_text()
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-
-    def send(self, number: signal.Signals) -> None:
-        """As a terminal or a batch system does it: to the whole group."""
-        os.killpg(self.process.pid, number)
 
 
 @pytest.fixture(scope="module")
@@ -264,3 +226,59 @@ def test_watching_knn_does_not_change_the_run(finished: Path, tmp_path: Path) ->
 def test_other_set_ups_run(tmp_path: Path, flags: list[str]) -> None:
     assert pretrain(tmp_path / "run", "--max-steps", "2", *flags) == 0
     assert (tmp_path / "run/encoder.safetensors").exists()
+
+
+@pytest.mark.parametrize("method", ["jcl", "moco-v2"])
+def test_a_batch_in_four_parts_is_the_batch(tmp_path: Path, method: str) -> None:
+    """Gradients add up; the queue is that of the step's beginning for all parts, and takes their keys in order."""
+    words = [
+        "pretrain",
+        method,
+        "--data",
+        "scenes:512",
+        "--batch-size",
+        "256",
+        "--queue-size",
+        "300",
+        "--norm",
+        "group",
+    ]
+    words += ["--image-size", "16", "--norm", "group", "--precision", "float64", "--max-steps", "3"]
+    for accumulate in ("1", "4"):
+        assert main([*words, "--accumulate", accumulate, "--out", str(tmp_path / accumulate)]) == 0
+    whole, parts = (torch.load(tmp_path / a / "checkpoints/latest.pt", weights_only=True) for a in ("1", "4"))
+    for name, value in whole["method"].items():
+        torch.testing.assert_close(parts["method"][name], value, rtol=0, atol=1e-9)
+    assert whole["method"]["queue.pushed"] == 768
+    losses = [[entry["loss"] for entry in lines(tmp_path / a)] for a in ("1", "4")]
+    assert losses[0] == pytest.approx(losses[1], abs=1e-9)
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_half_precision_learns_nearly_the_same_and_resumes_exactly(
+    finished: Path, tmp_path: Path, precision: str
+) -> None:
+    run, again = tmp_path / "run", tmp_path / "again"
+    assert pretrain(run, "--max-steps", "10", "--checkpoint-every", "4", "--precision", precision) == 0
+    for half, full in zip(lines(run), lines(finished), strict=True):
+        assert half["loss"] != full["loss"]
+        assert half["loss"] == pytest.approx(full["loss"], rel=0.05)
+    state = torch.load(run / "checkpoints/step-00000004.pt", weights_only=True)
+    assert bool(state["scaler"]) == (precision == "fp16")
+    assert {tensor.dtype for tensor in state["method"].values()} <= {torch.float32, torch.int64}
+    shutil.copytree(run, again, symlinks=True)
+    for later in ("step-00000008.pt", "step-00000010.pt"):
+        (again / "checkpoints" / later).unlink()
+    assert main(["resume", str(again)]) == 0
+    assert (again / "encoder.safetensors").read_bytes() == (run / "encoder.safetensors").read_bytes()
+
+
+def test_dropout_depends_on_the_step_and_not_on_what_was_drawn_before(tmp_path: Path) -> None:
+    run, again = tmp_path / "run", tmp_path / "again"
+    flags = ["--backbone", "test_efficientnet", "--image-size", "32", "--max-steps", "4", "--checkpoint-every", "2"]
+    assert pretrain(run, *flags) == 0
+    shutil.copytree(run, again, symlinks=True)
+    (again / "checkpoints/step-00000004.pt").unlink()
+    torch.rand(3)
+    assert main(["resume", str(again)]) == 0
+    assert (again / "encoder.safetensors").read_bytes() == (run / "encoder.safetensors").read_bytes()

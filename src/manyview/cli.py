@@ -4,7 +4,8 @@ import argparse
 import json
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -13,7 +14,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from manyview import __version__, counter, presets
+from manyview import __version__, counter, distributed, presets
 from manyview.config import AnyConfig, Config, DataConfig, RunConfig
 from manyview.data import Source, open_source, pack
 from manyview.encoders import export, load
@@ -42,7 +43,7 @@ def main(argv: list[str] | None = None) -> int:
         else:
             raise UserError(f"no command {words[0]!r}: choose one of {', '.join(COMMANDS)} (`manyview --help`)")
     except UserError as error:
-        print(f"manyview: {error}", file=sys.stderr)
+        print(f"manyview{distributed.whose()}: {error}", file=sys.stderr)
         return 2
     except Stopped as stop:
         console.print(str(stop), soft_wrap=True)
@@ -74,8 +75,22 @@ def pretrain_command(words: list[str]) -> None:
         console.print("`manyview pretrain METHOD --help` explains its flags.")
         return
     method = find(words[0])
-    config, source = parse_run(method, words[1:])
-    console.print(f"report: {pretrain(method, config, source, console) / 'report.html'}", soft_wrap=True)
+    with ranks():
+        config, source = parse_run(method, words[1:])
+        console.print(f"report: {pretrain(method, config, source, console) / 'report.html'}", soft_wrap=True)
+
+
+@contextmanager
+def ranks() -> Iterator[None]:
+    """Together with the other processes of a `torchrun`, of which one speaks for all."""
+    with distributed.connected():
+        console.quiet = distributed.rank() > 0
+        yield
+
+
+def open_training(config: DataConfig) -> Source:
+    with distributed.first_on_each_machine():  # it may pack the images into a file that the others only map
+        return open_source(config.data, split="pretrain", labelled=not config.unlabelled)
 
 
 def parse_run(method: type[Method], words: list[str]) -> tuple[AnyConfig, Source]:
@@ -88,7 +103,7 @@ def parse_run(method: type[Method], words: list[str]) -> tuple[AnyConfig, Source
     asked = early.parse_known_args(words)[0].preset
     blank = RunConfig(out=tyro.MISSING), DataConfig(data=tyro.MISSING)
     config = parse_config(method, words, presets.paper(method, *blank))
-    source = open_source(config.data.data, split="pretrain", labelled=not config.data.unlabelled)
+    source = open_training(config.data)
     if asked == "small" or (asked == "auto" and source.median_side <= presets.SMALL_SIDE):
         config = parse_config(method, words, presets.small(method, *blank, source))
         return replace(config, run=replace(config.run, preset="small")), source
@@ -166,19 +181,20 @@ class ResumeArgs:
 def resume_command(words: list[str]) -> None:
     """Go on with an interrupted run: `resume RUN`."""
     args = tyro.cli(ResumeArgs, prog="manyview resume", args=words)
-    method, config = saved_config(args.run)
-    data, workers, device = args.data, args.workers, args.device
-    config = replace(
-        config,
-        data=replace(
-            config.data,
-            data=config.data.data if data is None else data,
-            workers=config.data.workers if workers is None else workers,
-        ),
-        run=replace(config.run, device=config.run.device if device is None else device),
-    )
-    source = open_source(config.data.data, split="pretrain", labelled=not config.data.unlabelled)
-    console.print(f"report: {resume(args.run, method, config, source, console) / 'report.html'}", soft_wrap=True)
+    with ranks():
+        method, config = saved_config(args.run)
+        data, workers, device = args.data, args.workers, args.device
+        config = replace(
+            config,
+            data=replace(
+                config.data,
+                data=config.data.data if data is None else data,
+                workers=config.data.workers if workers is None else workers,
+            ),
+            run=replace(config.run, device=config.run.device if device is None else device),
+        )
+        source = open_training(config.data)
+        console.print(f"report: {resume(args.run, method, config, source, console) / 'report.html'}", soft_wrap=True)
 
 
 @dataclass(frozen=True)

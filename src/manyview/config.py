@@ -6,7 +6,9 @@ from typing import Any, Generic, Literal, TypeVar
 
 from manyview.encoders import EncoderConfig
 
-__all__ = ["Config", "DataConfig", "OptimConfig", "RunConfig", "ViewConfig"]
+__all__ = ["Config", "DataConfig", "OptimConfig", "Precision", "RunConfig", "ViewConfig"]
+
+Precision = Literal["float32", "bf16", "fp16", "float64"]
 
 
 @dataclass(frozen=True)
@@ -14,7 +16,8 @@ class RunConfig:
     """Where the run is kept and how it is watched."""
 
     out: Path
-    """Run directory; must be new or empty (an interrupted run goes on with `manyview resume OUT`)."""
+    """Run directory; must be new or empty (an interrupted run goes on with `manyview resume OUT`, one that torchrun
+    restarts goes on by itself)."""
     preset: Literal["auto", "small", "paper"] = "auto"
     """Defaults of the rest of a set-up: `paper` is the papers' (ResNet-50, 224 px); `small` is for images of at most
     64 px (encoder `tiny`, queue at most half the set, momentum 0.99); `auto` looks at the images."""
@@ -23,7 +26,9 @@ class RunConfig:
     seed: int = 0
     """Decides initial weights, order and views; the same seed gives the same run."""
     device: str = "auto"
-    """cpu, cuda, cuda:1, mps …; `auto` takes a GPU where there is one."""
+    """cpu, cuda, cuda:1, mps …; `auto` takes a GPU where there is one. Under torchrun each process takes its own."""
+    compile: bool = False
+    """Compile encoders and views by torch.compile: the first steps take long, the others less."""
     checkpoint_every: int = 1000
     """Optimizer steps between checkpoints; the state before the first step and after the last is saved too."""
     keep: int = 3
@@ -39,8 +44,9 @@ class DataConfig:
     """Where the samples come from."""
 
     data: str
-    """`scenes` (embedded), a folder of images, a .tar of images, a packed file, or cifar10:DIR, cifar100:DIR,
-    stl10:DIR, imagenet:DIR, imagenet100:DIR."""
+    """`scenes` (embedded), a folder of images, a .tar of images or a folder of them (or, in quotes,
+    'a/train-*.tar', 'a/train-{000..099}.tar'), a packed file, or cifar10:DIR, cifar100:DIR, stl10:DIR,
+    imagenet:DIR, imagenet100:DIR."""
     unlabelled: bool = False
     """Do not read the first directory level of a folder or tar as labels."""
     workers: int = 0
@@ -85,6 +91,12 @@ class OptimConfig:
     """Momentum of `sgd` and `lars`."""
     clip_grad: float | None = None
     """Largest norm of the gradient."""
+    precision: Precision = "float32"
+    """`bf16` and `fp16`: networks compute in half precision, weights and objectives stay in float32 (autocast);
+    `float64` is for checks."""
+    accumulate: int = 1
+    """Parts in which a batch is worked on one after the other, for batches that do not fit the memory. Their gradients
+    add up; methods whose negatives are the batch itself see those of a part."""
 
 
 MethodConfig = TypeVar("MethodConfig")

@@ -2,10 +2,11 @@
 
 import difflib
 import json
+import math
 import platform
 import signal
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,11 @@ from rich.table import Table
 from timm.scheduler.scheduler import Scheduler
 
 import manyview
-from manyview import checkpoint
+from manyview import checkpoint, distributed
 from manyview.atomic import replacing
 from manyview.config import AnyConfig
 from manyview.data import Batch, Loader, Source, check_unreadable
-from manyview.encoders import build_encoder, load, random_like, save_backbone
+from manyview.encoders import Encoder, build_encoder, load, random_like, save_backbone
 from manyview.errors import UserError
 from manyview.evaluate import knn_accuracy, splits
 from manyview.loggers import Log
@@ -33,7 +34,7 @@ from manyview.views import Augment, recipe
 __all__ = ["Stopped", "pick_device", "pretrain", "resume"]
 
 # A resumed run may differ in these: they decide where and how fast it runs, not what it computes.
-FREE = {"out", "config", "preset", "device", "checkpoint_every", "keep", "log_every", "data", "workers"}
+FREE = {"out", "config", "preset", "device", "compile", "checkpoint_every", "keep", "log_every", "data", "workers"}
 
 
 class Stopped(Exception):
@@ -52,6 +53,7 @@ class Parts:
     augment: Augment
     optimizer: torch.optim.Optimizer
     schedule: Scheduler
+    scaler: torch.amp.GradScaler
     device: torch.device
     steps: int
     steps_per_epoch: int
@@ -59,24 +61,37 @@ class Parts:
 
 
 def pretrain(kind: type[Method], config: AnyConfig, source: Source, console: Console) -> Path:
-    """Starts a run in a new directory and carries it to its end."""
+    """Starts a run in a new directory and carries it to its end; one that `torchrun` restarts goes on."""
     run = config.run.out
-    if run.exists() and (not run.is_dir() or any(run.iterdir())):
+    writes = distributed.rank() == 0
+    # Rank 0 looks for all: by the time another one did, the directory might have been filled by this very start.
+    ours = distributed.anyone(writes and begun_by_this_launch(run))
+    if ours and distributed.anyone(writes and any((run / "checkpoints").glob("step-*.pt"))):
+        return resume(run, kind, config, source, console)
+    if not ours and distributed.anyone(writes and run.exists() and (not run.is_dir() or any(run.iterdir()))):
         raise UserError(f"--out {run} is not empty: go on with `manyview resume {run}`, or name a new directory")
     parts = build(kind, config, source)  # before anything is written: a wrong flag leaves nothing behind
-    facts = {
-        "method": kind.name,
-        "version": manyview.__version__,
-        "preset": config.run.preset,
-        "config": plain(config),
-        "data": source.describe(),
-        "environment": environment(parts.device),
-    }
-    with replacing(run / "config.json") as file:
-        file.write(json.dumps(facts, indent=2).encode() + b"\n")
-    announce(kind, config, source, parts, console)
-    save(run, config, parts, step=0)
+    if writes:
+        facts = {
+            "method": kind.name,
+            "version": manyview.__version__,
+            "preset": config.run.preset,
+            "launch": distributed.launch(),
+            "config": plain(config),
+            "data": source.describe(),
+            "environment": environment(parts.device),
+        }
+        with replacing(run / "config.json") as file:
+            file.write(json.dumps(facts, indent=2).encode() + b"\n")
+        announce(kind, config, source, parts, console)
+        save(run, config, parts, step=0)
     return finish(run, config, source, parts, start=0, console=console)
+
+
+def begun_by_this_launch(run: Path) -> bool:
+    """Whether this process belongs to the `torchrun` that made the directory: then nobody else's run is in it."""
+    here = distributed.launch()
+    return here is not None and (run / "config.json").exists() and read_facts(run).get("launch") == here
 
 
 def resume(run: Path, kind: type[Method], config: AnyConfig, source: Source, console: Console) -> Path:
@@ -94,7 +109,7 @@ def resume(run: Path, kind: type[Method], config: AnyConfig, source: Source, con
     parts = build(kind, config, source)
     parts.method.load_state_dict(state["method"])
     parts.optimizer.load_state_dict(state["optimizer"])
-    torch.set_rng_state(state["rng"])
+    parts.scaler.load_state_dict(state["scaler"])
     start = int(state["step"])
     console.print(f"resuming {run} at step {start} of {parts.steps}")
     return finish(run, config, source, parts, start=start, console=console)
@@ -107,28 +122,48 @@ def build(kind: type[Method], config: AnyConfig, source: Source) -> Parts:
             f"--batch-size {config.optim.batch_size} exceeds the {len(source)} samples of --data {config.data.data}: "
             f"use --batch-size {len(source)} or less"
         )
-    if config.optim.batch_size % config.encoder.bn_splits:
-        raise UserError(
-            f"--bn-splits {config.encoder.bn_splits} does not divide --batch-size {config.optim.batch_size}: "
-            "choose a divisor"
-        )
+    check_division(config)
     device = pick_device(config.run.device)
     torch.manual_seed(config.run.seed)
     encoder = build_encoder(config.encoder, image_size=config.views.image_size)
     method = kind(config.method, encoder, samples=len(source), seed=config.run.seed).to(device)
+    if config.optim.precision == "float64":
+        method.double()
+    if config.run.compile:
+        for module in method.modules():
+            if isinstance(module, Encoder):
+                module.compile()
+    method.parallelise()
     look = recipe(config.views.augment)
     augment = Augment(look, views=kind.view_count(config.method), size=config.views.image_size, seed=config.run.seed)
     steps_per_epoch = len(source) // config.optim.batch_size
     steps = config.optim.max_steps or config.optim.epochs * steps_per_epoch
     optimizer = build_optimizer(method, config.optim)
     schedule = build_schedule(optimizer, config.optim, steps=steps, steps_per_epoch=steps_per_epoch)
-    watched = watch_knn(config, source)
-    return Parts(method, augment, optimizer, schedule, device, steps, steps_per_epoch, watched)
+    scaler = torch.amp.GradScaler(device.type, enabled=config.optim.precision == "fp16")
+    watched = watch_knn(config, source) if distributed.rank() == 0 else None
+    return Parts(method, augment, optimizer, schedule, scaler, device, steps, steps_per_epoch, watched)
+
+
+def check_division(config: AnyConfig) -> None:
+    """Ranks, parts of a step and parts of a batch normalisation are all equally large."""
+    world, optim, splits = distributed.world_size(), config.optim, config.encoder.bn_splits
+    shares = [(world, f"the {world} processes")] * (world > 1)
+    shares += [(optim.accumulate, f"--accumulate {optim.accumulate}"), (splits, f"--bn-splits {splits}")]
+    left, by = optim.batch_size, []
+    for share, name in shares:
+        by.append(name)
+        if left % share:
+            raise UserError(
+                f"--batch-size {optim.batch_size} does not divide into equal parts by {' and '.join(by)}: choose "
+                f"a multiple of {math.prod(share for share, _ in shares)}"
+            )
+        left //= share
 
 
 # The fields that make no sense at zero or below, and those that are shares.
 POSITIVE = {"batch_size", "epochs", "max_steps", "lr", "image_size", "checkpoint_every", "keep", "log_every"} | {
-    "temperature", "queue_size", "keys",
+    "temperature", "queue_size", "keys", "key_passes", "accumulate",
 }  # fmt: skip
 NOT_NEGATIVE = {"lam", "weight_decay", "warmup_epochs", "knn_every", "workers"}
 SHARES = {"momentum", "sgd_momentum"}
@@ -148,6 +183,7 @@ def check_values(config: AnyConfig) -> None:
 
 def finish(run: Path, config: AnyConfig, source: Source, parts: Parts, *, start: int, console: Console) -> Path:
     """Runs what is left, then writes the encoder and the report."""
+    writes = distributed.rank() == 0
     loader = Loader(
         source,
         batch_size=config.optim.batch_size,
@@ -156,6 +192,8 @@ def finish(run: Path, config: AnyConfig, source: Source, parts: Parts, *, start:
         stop=parts.steps,
         workers=config.data.workers,
         crop=parts.augment.crop,
+        rank=distributed.rank(),
+        world=distributed.world_size(),
     )
     steps = train(
         parts.method,
@@ -166,46 +204,59 @@ def finish(run: Path, config: AnyConfig, source: Source, parts: Parts, *, start:
         steps=parts.steps,
         device=parts.device,
         clip_grad=config.optim.clip_grad,
+        accumulate=config.optim.accumulate,
+        precision=config.optim.precision,
+        scaler=parts.scaler,
     )
-    log = Log(run, console, start=start, steps=parts.steps, every=config.run.log_every)
-    with log, deferred_signals() as pending:
+    with ExitStack() as stack:
+        log = Log(run, console, start=start, steps=parts.steps, every=config.run.log_every) if writes else None
+        if log is not None:
+            stack.enter_context(log)
+        pending = stack.enter_context(deferred_signals())
         try:
             for step, metrics in steps:
                 done = step + 1
-                metrics = {"epoch": done / parts.steps_per_epoch, **metrics}
-                if parts.watched and done % (config.run.knn_every * parts.steps_per_epoch) == 0:
-                    metrics["knn"] = knn_accuracy(
-                        parts.method.encoder,
-                        *parts.watched,
-                        image_size=config.views.image_size,
-                        mean=parts.augment.recipe.mean,
-                        std=parts.augment.recipe.std,
-                    )
-                log.write(step, metrics)
-                if done % config.run.checkpoint_every == 0 or done == parts.steps or pending:
-                    log.flush()
-                    save(run, config, parts, step=done)
-                if pending and done < parts.steps:
+                # A signal may have reached some ranks before this step and others after it: they agree to stop.
+                signalled = distributed.anyone(bool(pending))
+                if log is not None:
+                    log.write(step, {"epoch": done / parts.steps_per_epoch, **metrics, **watch(done, config, parts)})
+                    if done % config.run.checkpoint_every == 0 or done == parts.steps or signalled:
+                        log.flush()
+                        save(run, config, parts, step=done)
+                if signalled and done < parts.steps:
+                    number = pending[0] if pending else signal.SIGTERM
                     raise Stopped(
-                        pending[0],
-                        f"stopped by {signal.Signals(pending[0]).name} after step {done} of {parts.steps}; everything "
+                        number,
+                        f"stopped by {signal.Signals(number).name} after step {done} of {parts.steps}; everything "
                         f"is saved: go on with `manyview resume {run}`",
                     )
         except NotFinite as error:
             last = checkpoint.latest(run / "checkpoints")
             raise UserError(
                 f"{error} (samples {error.index}); the last good checkpoint is {last}: start anew with a lower --lr, "
-                "or with --clip-grad 1"
+                f"with --clip-grad 1{', or with --precision bf16' * (config.optim.precision == 'fp16')}"
             ) from error
-    save_backbone(
-        run / "encoder.safetensors",
-        parts.method.encoder,
-        image_size=config.views.image_size,
-        mean=parts.augment.recipe.mean,
-        std=parts.augment.recipe.std,
-    )
-    report(run, source, parts.augment, console)
+    if writes:
+        save_backbone(
+            run / "encoder.safetensors",
+            parts.method.encoder,
+            image_size=config.views.image_size,
+            mean=parts.augment.recipe.mean,
+            std=parts.augment.recipe.std,
+        )
+        report(run, source, parts.augment, console)
     return run
+
+
+def watch(done: int, config: AnyConfig, parts: Parts) -> dict[str, float]:
+    """The kNN accuracy, in the steps that end an epoch in which it is wanted."""
+    if not parts.watched or done % (config.run.knn_every * parts.steps_per_epoch):
+        return {}
+    recipe = parts.augment.recipe
+    size = config.views.image_size
+    return {
+        "knn": knn_accuracy(parts.method.encoder, *parts.watched, image_size=size, mean=recipe.mean, std=recipe.std)
+    }
 
 
 def report(run: Path, source: Source | None, augment: Augment | None, console: Console) -> Path:
@@ -224,7 +275,7 @@ def save(run: Path, config: AnyConfig, parts: Parts, *, step: int) -> None:
         "step": step,
         "method": parts.method.state_dict(),
         "optimizer": parts.optimizer.state_dict(),
-        "rng": torch.get_rng_state(),
+        "scaler": parts.scaler.state_dict(),
         "config": json.dumps(plain(config)),
     }
     checkpoint.save(run / "checkpoints", step, state, keep=config.run.keep)
@@ -256,20 +307,22 @@ def watch_knn(config: AnyConfig, source: Source) -> tuple[Source, Source] | None
 
 
 def listing_unreadable(batches: Iterable[Batch], source: Source, path: Path) -> Iterator[Batch]:
-    """The batches, while what could not be read is listed beside the run; too much of it ends the run."""
+    """The batches, while what some rank could not read is listed beside the run; too much of it ends the run."""
     listed = set(path.read_text(encoding="utf-8").splitlines()) if path.exists() else set()
 
     def add(entries: Iterable[tuple[str, str]]) -> None:
         fresh = {f"{name}\t{' '.join(reason.split())}": None for name, reason in entries}.keys() - listed
         if fresh:
             listed.update(fresh)
-            with open(path, "a", encoding="utf-8") as file:
-                file.writelines(f"{line}\n" for line in sorted(fresh))
+            if distributed.rank() == 0:
+                with open(path, "a", encoding="utf-8") as file:
+                    file.writelines(f"{line}\n" for line in sorted(fresh))
             check_unreadable(len(listed), len(source), path)
 
     add(source.unreadable)
     for batch in batches:
-        add(zip(map(source.id, batch.unreadable), batch.reasons, strict=True))
+        if distributed.anyone(bool(batch.unreadable)):
+            add(distributed.everyone(list(zip(map(source.id, batch.unreadable), batch.reasons, strict=True))))
         yield batch
 
 
@@ -288,8 +341,10 @@ def deferred_signals() -> Iterator[list[int]]:
 
 def pick_device(name: str) -> torch.device:
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
+        if name == "cuda" and distributed.world_size() > 1:
+            torch.cuda.set_device(distributed.local_device())
         device = torch.device(name)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
@@ -325,6 +380,7 @@ def environment(device: torch.device) -> dict[str, str | int]:
         "timm": timm.__version__,
         "platform": platform.platform(),
         "threads": torch.get_num_threads(),
+        "processes": distributed.world_size(),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else str(device),
     }
 

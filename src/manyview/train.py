@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -11,12 +12,16 @@ from timm.scheduler import CosineLRScheduler, MultiStepLRScheduler
 from timm.scheduler.scheduler import Scheduler
 from torch import Tensor, nn
 
-from manyview.config import OptimConfig
+from manyview import counter, distributed
+from manyview.config import OptimConfig, Precision
 from manyview.data.loader import Batch
 from manyview.methods.base import Method, ViewBatch
 from manyview.views import Augment
 
-__all__ = ["NotFinite", "build_optimizer", "build_schedule", "train"]
+__all__ = ["HALF", "NotFinite", "build_optimizer", "build_schedule", "train"]
+
+HALF: dict[Precision, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16}
+_DROPOUT = 0xD809  # keeps these draws apart from all others of the same seed
 
 
 class NotFinite(ArithmeticError):
@@ -37,29 +42,46 @@ def train(
     steps: int,
     device: torch.device,
     clip_grad: float | None = None,
+    accumulate: int = 1,
+    precision: Precision = "float32",
+    scaler: torch.amp.GradScaler | None = None,
 ) -> Iterator[tuple[int, dict[str, float]]]:
     """Yields (step, metrics) after each of the `batches`, which belong to a run of `steps` steps.
 
+    A batch is worked on in `accumulate` equal parts whose gradients add up to its own. `scaler` is what float16 needs.
     Between two yields the state is whole: whoever iterates may save it, evaluate the encoder or stop.
     """
     method.train()
+    scaler = scaler or torch.amp.GradScaler(device.type, enabled=False)
     source = iter(batches)
     asked = time.perf_counter()
     while (batch := next(source, None)) is not None:
         arrived = time.perf_counter()
         schedule.step_update(batch.step)
-        index = batch.index.to(device, non_blocking=True)
-        views = augment.apply(batch.images.to(device, non_blocking=True), augment.plan(index, batch.epoch))
-        metrics = method.step(ViewBatch(views, index, batch.step, steps))
-        loss = metrics["loss"]
-        values = dict(zip(metrics, torch.stack([v.detach().float() for v in metrics.values()]).tolist(), strict=True))
-        if not math.isfinite(values["loss"]):
-            raise NotFinite(values["loss"], batch.step, batch.index.tolist())
+        # What draws from PyTorch's generators, such as dropout, depends on the place in the run and not on its past.
+        torch.manual_seed(int(counter.bits(method.seed, _DROPOUT, batch.step, distributed.rank())))
         optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        parts = []
+        for part, (images, index) in enumerate(
+            zip(batch.images.chunk(accumulate), batch.index.chunk(accumulate), strict=True)
+        ):
+            index = index.to(device, non_blocking=True)
+            views = augment.apply(images.to(device, non_blocking=True), augment.plan(index, batch.epoch))
+            if precision == "float64":
+                views = views.double()
+            with method.deferred_average() if part + 1 < accumulate else nullcontext():
+                with torch.autocast(device.type, HALF.get(precision), enabled=precision in HALF):
+                    metrics = method.step(ViewBatch(views, index, batch.step, steps, part))
+                scaler.scale(metrics["loss"] / accumulate).backward()
+            parts.append(torch.stack([value.detach().to(metrics["loss"].dtype) for value in metrics.values()]))
+        values = dict(zip(metrics, distributed.mean(torch.stack(parts).mean(0)).tolist(), strict=True))
+        if not math.isfinite(values["loss"]):
+            raise NotFinite(values["loss"], batch.step, distributed.everyone(batch.index.tolist()))
         if clip_grad is not None:
+            scaler.unscale_(optimizer)
             nn.utils.clip_grad_norm_(trainable(method), clip_grad)
-        optimizer.step()
+        scaler.step(optimizer)
+        scaler.update()
         method.after_step()
         done = time.perf_counter()
         yield (
@@ -67,7 +89,7 @@ def train(
             {
                 **values,
                 "lr": optimizer.param_groups[0]["lr"],
-                "images_per_s": len(index) / (done - asked),
+                "images_per_s": len(batch.index) * distributed.world_size() / (done - asked),
                 "wait": (arrived - asked) / (done - asked),
             },
         )

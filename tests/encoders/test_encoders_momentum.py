@@ -86,6 +86,17 @@ def test_all_keys_of_a_batch_are_encoded_in_one_pass() -> None:
             torch.testing.assert_close(keys.encode(images, seed=0, step=0)[:, m], keys.encoder(images[m]))
 
 
+def test_several_passes_make_smaller_batches_of_the_same_keys() -> None:
+    keys = Momentum(build_encoder(EncoderConfig(backbone="tiny", dim=16, norm="group")).double(), passes=3)
+    sizes: list[int] = []
+    keys.encoder.backbone.register_forward_hook(lambda module, x, y: sizes.append(len(y)))
+    images = views(3, 4)
+    in_parts = keys.encode(images, seed=0, step=0)
+    assert sizes == [4, 4, 4]
+    keys.passes = 1
+    torch.testing.assert_close(in_parts, keys.encode(images, seed=0, step=0), rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize("splits", [1, 3])
 def test_every_key_returns_to_its_sample_and_view(splits: int) -> None:
     keys = Momentum(encoder(bn_splits=splits))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from manyview.encoders import EncoderConfig, SplitBatchNorm, build_backbone, build_encoder
-from manyview.encoders.norms import group_norm_like, replace_batch_norm
+from manyview.encoders.norms import SyncBatchNorm, group_norm_like, replace_batch_norm
 from manyview.errors import UserError
 
 torch.set_num_threads(1)
@@ -148,3 +148,31 @@ def test_without_batch_norm_there_is_nothing_to_split(config: EncoderConfig) -> 
         [type(module) for module in build_encoder(replace(config, bn_splits=splits)).modules()] for splits in (1, 2)
     ]
     assert kinds[0] == kinds[1]
+
+
+@pytest.mark.parametrize("shape", [(6, 4), (6, 4, 5, 3)])
+def test_alone_synchronised_norm_is_batch_norm(shape: tuple[int, ...]) -> None:
+    norm = trained(nn.BatchNorm1d(4) if len(shape) == 2 else nn.BatchNorm2d(4)).double()
+    sync = SyncBatchNorm(copy.deepcopy(norm)).double()
+    ours, theirs = uneven(shape).requires_grad_(), uneven(shape).requires_grad_()
+    for mode in (True, False):
+        norm.train(mode), sync.train(mode)
+        torch.testing.assert_close(sync(ours), norm(theirs), rtol=0, atol=1e-10)
+        (sync(ours).sin() * uneven(shape)).sum().backward()
+        (norm(theirs).sin() * uneven(shape)).sum().backward()
+    torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-9, atol=1e-10)
+    for name, value in norm.state_dict().items():
+        torch.testing.assert_close(sync.state_dict()[name], value, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(sync.weight.grad, norm.weight.grad, rtol=1e-9, atol=1e-10)
+
+
+def test_synchronised_norm_keeps_half_precision_and_fused_activations() -> None:
+    network = build_backbone(WITH_FUSED_ACTIVATION, norm="sync").eval()
+    plain = build_backbone(WITH_FUSED_ACTIVATION).eval()
+    plain.load_state_dict(network.state_dict())
+    images = torch.rand(2, 3, 32, 32)
+    with torch.no_grad():
+        torch.testing.assert_close(network(images), plain(images))
+    half = SyncBatchNorm(nn.BatchNorm2d(3))(images.bfloat16())
+    assert half.dtype == torch.bfloat16
+    assert half.float().mean().abs() < 0.05

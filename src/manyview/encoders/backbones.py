@@ -10,7 +10,7 @@ import torch
 from timm.models.resnet import BasicBlock, ResNet
 from torch import Tensor, nn
 
-from manyview.encoders.norms import SplitBatchNorm, group_norm_like, replace_batch_norm
+from manyview.encoders.norms import SplitBatchNorm, SyncBatchNorm, group_norm_like, replace_batch_norm
 from manyview.errors import UserError
 
 __all__ = [
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 Stem = Literal["standard", "small"]
-Norm = Literal["batch", "group"]
+Norm = Literal["batch", "sync", "group"]
 
 
 def build_backbone(
@@ -47,6 +47,8 @@ def build_backbone(
         _small_stem(name, network)
     if norm == "group":
         replace_batch_norm(network, group_norm_like)
+    elif norm == "sync":
+        replace_batch_norm(network, SyncBatchNorm)
     elif bn_splits > 1:
         replace_batch_norm(network, partial(SplitBatchNorm, splits=bn_splits))
     return network.to(memory_format=torch.channels_last)

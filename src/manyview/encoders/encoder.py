@@ -22,7 +22,8 @@ class EncoderConfig:
     stem: Stem = "standard"
     """`small`: a ResNet begins with a 3×3 convolution without stride and pooling, for images of 32-64 px."""
     norm: Norm = "batch"
-    """`group`: group normalisation replaces batch normalisation, so that no sample sees the others of its batch."""
+    """`sync`: batch normalisation over the batches of all processes together, instead of each by itself; `group`: group
+    normalisation in its place, so that no sample sees the others of its batch."""
     bn_splits: int = 1
     """Parts of a batch that batch normalisation, where there is any, treats apart as separate devices would: Shuffle-BN
     on one device."""

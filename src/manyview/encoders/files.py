@@ -152,7 +152,8 @@ def export(run_or_file: str | Path, out: str | Path, format: Format) -> None:
 
 def _card(encoder: Encoder, image_size: int, mean: Sequence[float], std: Sequence[float]) -> Card:
     config = encoder.config
-    return Card(config.backbone, config.stem, config.norm, image_size, tuple(map(float, mean)), tuple(map(float, std)))
+    norm: Norm = "batch" if config.norm == "sync" else config.norm  # frozen they are the same
+    return Card(config.backbone, config.stem, norm, image_size, tuple(map(float, mean)), tuple(map(float, std)))
 
 
 def _fresh(card: Card, seed: int) -> nn.Module:

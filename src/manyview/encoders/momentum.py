@@ -4,9 +4,11 @@ import copy
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
-from manyview import counter
+from manyview import counter, distributed
 from manyview.encoders.encoder import Encoder
+from manyview.encoders.norms import SyncBatchNorm
 
 __all__ = ["Momentum"]
 
@@ -16,13 +18,17 @@ _SHUFFLE = 0x53487566  # keeps the orders of keys apart from all other draws of 
 class Momentum(nn.Module):
     """A copy of `encoder`, head included, whose parameters move by θ_k ← m θ_k + (1 − m) θ_q (MoCo, Eq. 2).
 
-    `momentum` is a plain attribute: as a buffer it would override the flag of a resumed run.
+    `passes` bounds the memory: so many batches are made of the keys of a step. Both are plain attributes: as buffers
+    they would override the flags of a resumed run.
     """
 
-    def __init__(self, encoder: Encoder, momentum: float = 0.999) -> None:
+    def __init__(self, encoder: Encoder, momentum: float = 0.999, *, passes: int = 1) -> None:
         super().__init__()
-        self.momentum = momentum
+        self.momentum, self.passes = momentum, passes
         self.encoder = copy.deepcopy(encoder).requires_grad_(False)
+        self._own_statistics = any(
+            isinstance(layer, _BatchNorm) and not isinstance(layer, SyncBatchNorm) for layer in encoder.modules()
+        )
 
     @torch.no_grad()
     def update(self, encoder: Encoder) -> None:
@@ -30,17 +36,27 @@ class Momentum(nn.Module):
         torch._foreach_lerp_(tuple(self.encoder.parameters()), tuple(encoder.parameters()), 1 - self.momentum)
 
     @torch.no_grad()
-    def encode(self, views: Tensor, *, seed: int, step: int) -> Tensor:
-        """The keys (N, M, D) of views (M, N, 3, h, w), all in one pass.
+    def encode(self, views: Tensor, *, seed: int, step: int, part: int = 0) -> Tensor:
+        """The keys (N, M, D) of views (M, N, 3, h, w).
 
-        Where parts of a batch are normalised apart, the keys are encoded in an order of (seed, step): otherwise a
-        query and its key would share the company that they are normalised with, and betray each other by it.
+        Where parts of a batch are normalised apart, the N·M keys of all ranks are encoded in an order of (seed, step,
+        part of the step), wherever it puts them: otherwise a query and its key would share the company that they are
+        normalised with, and betray each other by it (Shuffle-BN; JCL, Algorithm 1, shuffles the M′ keys jointly).
         """
         m, n = views.shape[:2]
         images = views.flatten(0, 1)
-        if self.encoder.config.bn_splits > 1:  # without parts the order changes nothing
-            order = counter.permutation(m * n, seed, _SHUFFLE, step).to(images.device)
-            keys = self.encoder(images[order])[order.argsort()]
-        else:
-            keys = self.encoder(images)
-        return keys.view(m, n, -1).transpose(0, 1)  # type: ignore[no-any-return]
+        if not self._shuffles():
+            return self._encode(images).view(m, n, -1).transpose(0, 1)
+        order = counter.permutation(distributed.world_size() * n * m, seed, _SHUFFLE, step, part)
+        sample, view = order // m, order % m
+        place = (sample // n * m + view) * n + sample % n  # on the ranks a sample's views lie N apart
+        rows = images.permute(0, 2, 3, 1)  # the channels lie last in memory, and shall do so on arrival
+        keys = self._encode(distributed.permute(rows, place).permute(0, 3, 1, 2))
+        return distributed.permute(keys, order.argsort()).view(n, m, -1)
+
+    def _shuffles(self) -> bool:
+        parts = distributed.world_size() * self.encoder.config.bn_splits * self.passes
+        return self._own_statistics and parts > 1
+
+    def _encode(self, images: Tensor) -> Tensor:
+        return torch.cat([self.encoder(part) for part in images.chunk(self.passes)])

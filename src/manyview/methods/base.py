@@ -1,11 +1,13 @@
 """What the loop asks of a method."""
 
 from abc import abstractmethod
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
+from manyview import distributed
 from manyview.config import OptimConfig, ViewConfig
 from manyview.encoders import Encoder, EncoderConfig
 from manyview.errors import UserError
@@ -21,6 +23,7 @@ class ViewBatch:
     index: Tensor  # (N,) sample numbers
     step: int
     steps: int  # of the whole run
+    part: int = 0  # which of the parts whose gradients the step adds up
 
     @property
     def progress(self) -> float:
@@ -49,14 +52,28 @@ class Method(nn.Module):
     def __init__(self, config: Any, encoder: Encoder, *, samples: int, seed: int) -> None:
         super().__init__()
         self.config, self.encoder, self.seed = config, encoder, seed
+        self._through: tuple[nn.Module, ...] = (encoder,)  # a tuple, so that the encoder is registered once
 
     @classmethod
     def view_count(cls, config: Any) -> int:
         """V, the views that a step needs of each sample."""
         return 2
 
+    def parallelise(self) -> None:
+        """From now on the gradients of the encoder, and of nothing else, are averaged over the ranks."""
+        self._through = (distributed.parallel(self.encoder),)
+
+    def embed(self, images: Tensor) -> Tensor:
+        """Unit embeddings (N, D) of images (N, 3, h, w), with gradient: one call in each step."""
+        return self._through[0](images)  # type: ignore[no-any-return]
+
+    def deferred_average(self) -> AbstractContextManager[None]:
+        """For all parts of a step but the last: their gradients stay here until then."""
+        return distributed.deferred_average(self._through[0])
+
     @abstractmethod
-    def step(self, batch: ViewBatch) -> dict[str, Tensor]: ...
+    def step(self, batch: ViewBatch) -> dict[str, Tensor]:
+        """May be called for several parts of a batch before `after_step`: what that needs must add up."""
 
     def after_step(self) -> None:
         """Nothing, unless the method keeps state of its own."""

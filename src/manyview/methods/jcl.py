@@ -36,11 +36,11 @@ class JCL(MoCoV2):
 
     def step(self, batch: ViewBatch) -> dict[str, Tensor]:
         lam = self.config.lam * (batch.progress if self.config.lam_schedule == "linear" else 1.0)
-        q = self.encoder(batch.views[0])  # (N, D)
-        k = self.keys.encode(batch.views[1:], seed=self.seed, step=batch.step)  # (N, M′, D), no gradient
+        q = self.embed(batch.views[0])  # (N, D)
+        k = self.encode_keys(batch)  # (N, M′, D), no gradient
         positives = similarity(q, k)
         negatives = self.queue.similarity(q, batch.index)
         loss = jcl(positives, negatives, temperature=self.config.temperature, lam=lam)
-        self.fresh = k.mean(1), batch.index  # Algorithm 1 enqueues the mean keys, not normalised again
+        self.fresh.append((k.mean(1), batch.index))  # Algorithm 1 enqueues the mean keys, not normalised again
         spread = positives.detach().var(1, correction=0).mean().sqrt()
         return {"loss": loss, "positive": positives.detach().mean(), "spread": spread, "lam": loss.new_tensor(lam)}

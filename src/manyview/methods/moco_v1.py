@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from manyview.config import OptimConfig, ViewConfig
@@ -28,6 +29,9 @@ class MoCoV1Config:
     """Random unit vectors as negatives until real keys replace them, or slots masked until they are filled."""
     mask_own: bool = False
     """Never take a sample's own old keys as its negatives."""
+    key_passes: int = 1
+    """Batches in which the keys of a step are encoded, with their own batch statistics: more of them need less memory
+    (with as many as there are keys per sample, one is as large as the batch of queries)."""
 
 
 class MoCoV1(Method):
@@ -39,22 +43,28 @@ class MoCoV1(Method):
         OptimConfig(batch_size=256, lr=0.03, epochs=200, schedule="step", milestones=(0.6, 0.8)),
     )
     config: MoCoV1Config
-    fresh: tuple[Tensor, Tensor]  # keys and sample numbers of this step, enqueued after it
 
     def __init__(self, config: MoCoV1Config, encoder: Encoder, *, samples: int, seed: int) -> None:
         super().__init__(config, encoder, samples=samples, seed=seed)
         check_queue(config.queue_size, samples)
-        self.keys = Momentum(encoder, config.momentum)
+        self.keys = Momentum(encoder, config.momentum, passes=config.key_passes)
         self.queue = Queue(config.queue_size, encoder.dim, start=config.queue_start, mask_own=config.mask_own)
+        self.fresh: list[tuple[Tensor, Tensor]] = []  # keys and sample numbers of this step, enqueued after it
 
     def step(self, batch: ViewBatch) -> dict[str, Tensor]:
-        q = self.encoder(batch.views[0])  # (N, D)
-        k = self.keys.encode(batch.views[1:], seed=self.seed, step=batch.step)  # (N, 1, D)
+        q = self.embed(batch.views[0])  # (N, D)
+        k = self.encode_keys(batch)  # (N, 1, D)
         positives = similarity(q, k)
         loss = info_nce(positives, self.queue.similarity(q, batch.index), temperature=self.config.temperature)
-        self.fresh = k[:, 0], batch.index
+        self.fresh.append((k[:, 0], batch.index))
         return {"loss": loss, "positive": positives.detach().mean()}
+
+    def encode_keys(self, batch: ViewBatch) -> Tensor:
+        """The keys (N, M, D) of all views but the query's, without gradient."""
+        return self.keys.encode(batch.views[1:], seed=self.seed, step=batch.step, part=batch.part)
 
     def after_step(self) -> None:
         self.keys.update(self.encoder)
-        self.queue.push(*self.fresh)
+        keys, index = zip(*self.fresh, strict=True)
+        self.queue.push(torch.cat(keys), torch.cat(index))
+        self.fresh.clear()

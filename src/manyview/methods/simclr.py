@@ -40,7 +40,7 @@ class SimCLR(Method):
     config: SimCLRConfig
 
     def step(self, batch: ViewBatch) -> dict[str, Tensor]:
-        z = self.encoder(batch.views.flatten(0, 1)).unflatten(0, (2, -1))  # (2, N, D), one pass
+        z = self.embed(batch.views.flatten(0, 1)).unflatten(0, (2, -1))  # (2, N, D), one pass
         everyone = distributed.gather(z, dim=1)
         offset = distributed.rank() * z.shape[1]
         loss = nt_xent(z, temperature=self.config.temperature, pool=everyone, offset=offset)

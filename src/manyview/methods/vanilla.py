@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
 
 from manyview.methods.base import ViewBatch
@@ -32,14 +33,15 @@ class Vanilla(MoCoV2):
         return 1 + config.keys
 
     def step(self, batch: ViewBatch) -> dict[str, Tensor]:
-        q = self.encoder(batch.views[0])  # (N, D)
         if self.config.all_branches:
             # The queue stays consistent only if its keys come from the slow encoder: one of them is encoded for it.
-            queued = self.keys.encode(batch.views[1:2], seed=self.seed, step=batch.step)
-            k = self.encoder(batch.views[1:].flatten(0, 1)).unflatten(0, (self.config.keys, -1)).transpose(0, 1)
+            queued = self.keys.encode(batch.views[1:2], seed=self.seed, step=batch.step, part=batch.part)
+            q, *branches = self.embed(batch.views.flatten(0, 1)).chunk(len(batch.views))
+            k = torch.stack(branches, 1)  # (N, M, D)
         else:
-            queued = k = self.keys.encode(batch.views[1:], seed=self.seed, step=batch.step)  # (N, M, D)
+            q = self.embed(batch.views[0])  # (N, D)
+            queued = k = self.encode_keys(batch)  # (N, M, D)
         positives = similarity(q, k)
         loss = info_nce(positives, self.queue.similarity(q, batch.index), temperature=self.config.temperature)
-        self.fresh = queued[:, 0], batch.index
+        self.fresh.append((queued[:, 0], batch.index))
         return {"loss": loss, "positive": positives.detach().mean()}

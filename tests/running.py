@@ -1,0 +1,45 @@
+"""What tests of whole runs share: commands as processes of their own, and what a run wrote down."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+
+def lines(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+class Command:
+    """`manyview …` in a process group of its own, one thread as here, so that results compare byte for byte."""
+
+    def __init__(self, *words: str, log: Path, launcher: Sequence[str] = ("-m", "manyview")) -> None:
+        self.log = log
+        with open(log, "w") as file:
+            self.process = subprocess.Popen(
+                [sys.executable, *launcher, *words],
+                env={**os.environ, "OMP_NUM_THREADS": "1"},
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def wait(self) -> int:
+        return self.process.wait(timeout=200)
+
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Until `condition` holds, while the command still runs."""
+        deadline = time.monotonic() + 120
+        while not condition():
+            assert self.process.poll() is None, self.log.read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    def send(self, number: signal.Signals) -> None:
+        """As a terminal or a batch system does it: to the whole group."""
+        os.killpg(self.process.pid, number)
