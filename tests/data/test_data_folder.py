@@ -72,6 +72,23 @@ def test_cmyk_is_converted_and_not_inverted() -> None:
     assert max(green, blue) < 15
 
 
+@pytest.mark.parametrize("options", [{"subsampling": 0}, {"subsampling": 2}, {"progressive": True}, {"quality": 30}])
+@pytest.mark.parametrize("mode", ["RGB", "L"])
+def test_jpegs_have_the_same_pixels_with_and_without_torchvisions_decoder(
+    monkeypatch: pytest.MonkeyPatch, mode: str, options: dict[str, object]
+) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (61, 83, 3), dtype=np.uint8)
+    file = encoded(Image.fromarray(noise).convert(mode), "JPEG", **options)
+    if folder_module._jpeg(file) is None:
+        pytest.skip("torchvision was built without a JPEG decoder")
+    fast = hwc(decode(file))
+    assert fast.flags.c_contiguous, "channels last"
+    assert (fast == np.array(Image.open(file).convert("RGB"))).all()
+    monkeypatch.setattr(folder_module, "_jpeg", lambda file: None)
+    file.seek(0)
+    assert (fast == hwc(decode(file))).all()
+
+
 def test_palette_images_take_the_colours_of_their_palette() -> None:
     image = Image.fromarray(pixels()).quantize(8)
     assert (hwc(decode(encoded(image))) == np.array(image.convert("RGB"))).all()

@@ -208,9 +208,21 @@ def test_a_compressed_tar_is_refused_by_name_or_content(tmp_path: Path) -> None:
             open_source(str(tmp_path / name))
 
 
+def test_a_directory_of_compressed_tars_is_no_empty_folder(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "a.tar.gz", "w:gz"):
+        pass
+    with pytest.raises(UserError, match=r"a.tar.gz' is compressed \(gzip\), so its images cannot be read one by one"):
+        open_source(str(tmp_path))
+
+
+def test_special_characters_in_the_name_of_a_directory_are_no_pattern(tmp_path: Path) -> None:
+    assert len(open_source(str(photos(tmp_path / "photos [2] {a,b}*")))) == 30
+
+
 def test_paths_have_no_test_split(tmp_path: Path) -> None:
-    with pytest.raises(NoTestSplit, match="has no test split: name other images with --test-data"):
-        open_source(str(photos(tmp_path / "photos")), split="test")
+    for spec in (photos(tmp_path / "photos"), tmp_path / "shards-*.tar"):
+        with pytest.raises(NoTestSplit, match="has no test split: name other images with --test-data"):
+            open_source(str(spec), split="test")
 
 
 def test_an_unknown_split_is_a_programming_error() -> None:

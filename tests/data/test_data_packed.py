@@ -93,7 +93,7 @@ def test_worker_processes_give_the_same_file(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(packed_module, "_CHUNK_BYTES", 7 * 9 * 3 * 6)
     pack(folder, tmp_path / "a.safetensors", progress=False)
     monkeypatch.setattr(packed_module, "_PARALLEL", 1)
-    monkeypatch.setattr(packed_module, "_processors", lambda: 2)
+    monkeypatch.setattr(packed_module, "processors", lambda: 2)
     pack(folder, tmp_path / "b.safetensors", progress=False)
     assert (tmp_path / "a.safetensors").read_bytes() == (tmp_path / "b.safetensors").read_bytes()
 

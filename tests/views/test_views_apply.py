@@ -62,6 +62,23 @@ def test_work_in_small_pieces_gives_the_same_views(monkeypatch: pytest.MonkeyPat
         torch.testing.assert_close(augment.apply(batch, plan), whole, atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize("crops", [False, True])
+def test_views_worked_on_alone_are_the_same_as_those_worked_on_together(
+    monkeypatch: pytest.MonkeyPatch, crops: bool
+) -> None:
+    # As at large sizes: one view at a time, blurred in bands, in large pages of memory.
+    augment = Augment(RECIPES["simclr"], views=4, size=32, seed=0)
+    batch, plan = images(80).view(20, 4, 3, 32, 32) if crops else images(20), augment.plan(torch.arange(20), 0)
+    together = augment.apply(batch, plan)
+    monkeypatch.setattr(module, "_ALONE", 1)
+    monkeypatch.setattr(module, "_LARGE", 1)
+    monkeypatch.setattr(module, "_DENSE", 8)
+    monkeypatch.setattr(module, "_BAND", 12)
+    alone = Augment(RECIPES["simclr"], views=4, size=32, seed=0).apply(batch, plan)
+    torch.testing.assert_close(alone, together, atol=1e-5, rtol=0)
+    assert alone.flatten(0, 1).is_contiguous(memory_format=torch.channels_last)
+
+
 def test_the_images_are_left_untouched() -> None:
     augment = Augment(RECIPE, views=2, size=32, seed=0)
     plan = augment.plan(torch.arange(4), 0)

@@ -6,8 +6,9 @@ from manyview.data.folder import Folder, ImageFiles
 from manyview.data.known import KNOWN, open_known
 from manyview.data.loader import Batch, Loader
 from manyview.data.packed import Packed, SizesDifferError, cache_path, pack, pack_once
+from manyview.data.patterns import is_pattern, is_tar, tars_in, tars_matching
 from manyview.data.source import NoTestSplit, Source, Subset, Unreadable, check_unreadable, holdout, note
-from manyview.data.tar import Tar
+from manyview.data.tar import Shards, Tar
 from manyview.errors import UserError
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "Loader",
     "NoTestSplit",
     "Packed",
+    "Shards",
     "Source",
     "Subset",
     "Tar",
@@ -39,6 +41,7 @@ def open_source(spec: str, *, split: str = "train", labelled: bool = True) -> So
     cifar10:ROOT cifar100:ROOT stl10:ROOT              as torchvision keeps them under ROOT
     imagenet:ROOT imagenet100:ROOT                     ROOT/train and ROOT/val
     a directory, a .tar of images, a .safetensors      (the last made by `pack`); ./scenes is a directory
+    a directory of .tar files, a/train-*.tar, a/train-{000..099}.tar           the shards of one set
 
     `split` is "train", "test", or "pretrain": all images that may be learnt from, labelled or not (STL-10 has more of
     them than "train"; elsewhere it is the same). Small images of one size are packed once into $MANYVIEW_CACHE
@@ -72,19 +75,23 @@ def _scenes(spec: str, samples: str | None, split: str, labelled: bool) -> Sourc
 
 def _open_path(spec: str, split: str, labelled: bool) -> Source:
     path = Path(spec).expanduser()
-    if not path.exists():
+    exists = path.exists()
+    if not exists and not is_pattern(spec):
         sets = ", ".join(["scenes", "scenes:N", *(f"{name}:ROOT" for name in KNOWN)])
         raise UserError(
             f"'{spec}' does not exist and is not a known set: "
-            f"give a directory, a .tar, a packed .safetensors, or one of {sets}"
+            f"give a directory, a .tar, a pattern of .tar files, a packed .safetensors, or one of {sets}"
         )
     if split == "test":
         raise NoTestSplit(f"'{spec}' has no test split: name other images with --test-data")
+    if not exists:
+        return Shards(spec, tars_matching(spec), labelled=labelled)
     if path.is_dir():
-        return Folder(path, labelled=labelled)
+        tars = tars_in(path)
+        return Shards(f"{spec.rstrip('/')}/", tars, labelled=labelled) if tars else Folder(path, labelled=labelled)
     if path.suffix.lower() == ".safetensors":
         return Packed(path, labelled=labelled)
-    if ".tar" in path.suffixes or path.suffix.lower() in (".tgz", ".tbz", ".txz"):
+    if is_tar(path):
         return Tar(path, labelled=labelled)
     raise UserError(f"'{spec}' is a file of another kind: give a directory, a .tar of images or a packed .safetensors")
 

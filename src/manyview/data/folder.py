@@ -7,12 +7,12 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 import torch
+import torchvision  # noqa: F401  for torch.ops.image
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
@@ -20,7 +20,7 @@ from manyview.counter import permutation
 from manyview.data.source import UNREADABLE_SHARE, Names, Source, Unreadable, digest, note, track
 from manyview.errors import UserError
 
-__all__ = ["ENDINGS", "Folder", "ImageFiles", "Probe", "decode", "is_image"]
+__all__ = ["ENDINGS", "Folder", "ImageFiles", "Probe", "decode", "first_image", "is_image", "label"]
 
 ENDINGS = (
     *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".gif"),
@@ -38,6 +38,7 @@ _UPRIGHT = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
+_TO_RGB = 3  # torchvision's ImageReadMode.RGB
 _PROBE_ALL = 20_000  # sets up to this size have every header looked at, larger ones those of a sample
 _PROBE_SOME = 2_000
 _PROBE_TAG = 0x970BE
@@ -59,10 +60,31 @@ def decode(file: IO[bytes]) -> Tensor:
     try:
         with _open(file) as image:
             turn = _UPRIGHT.get(_orientation(image))
-            pixels = _rgb(image if turn is None else image.transpose(turn))
+            plain = image.format == "JPEG" and image.mode in ("RGB", "L") and turn is None
+            pixels = _jpeg(file) if plain else None
+            if pixels is None:
+                pixels = torch.from_numpy(_rgb(image if turn is None else image.transpose(turn))).permute(2, 0, 1)
     except Exception as error:  # decoders fail in a dozen ways on broken files, and all of them mean the same
         raise Unreadable(_reason(error)) from error
-    return torch.from_numpy(pixels).permute(2, 0, 1)
+    return pixels
+
+
+def _jpeg(file: IO[bytes]) -> Tensor | None:
+    """What Pillow would give, to the last bit, in less time: torchvision's decoder writes the pixels where they stay.
+
+    None where it fails or is not built in: then Pillow decodes, or says what is wrong.
+    """
+    position = file.tell()
+    file.seek(0)
+    try:
+        data = torch.frombuffer(bytearray(file.read()), dtype=torch.uint8)
+        # The operator, because the function around it warns of its end; Pillow remains when that comes.
+        pixels: Tensor = torch.ops.image.decode_jpeg(data, _TO_RGB, False)
+    except (AttributeError, RuntimeError):
+        return None
+    finally:
+        file.seek(position)
+    return pixels
 
 
 def _open(file: IO[bytes]) -> Image.Image:
@@ -121,14 +143,21 @@ class ImageFiles(Source):
 
     size = None
 
-    def __init__(self, name: str, files: Sequence[tuple[bytes, int]], *, labels: Sequence[int] | None) -> None:
-        """`files` are (id, length in bytes), sorted."""
-        if not files:
+    def __init__(
+        self,
+        name: str,
+        ids: Names,
+        lengths: "np.ndarray[Any, np.dtype[np.int64]]",
+        *,
+        labels: Sequence[int] | None,
+    ) -> None:
+        """`lengths` (n,) are those of the files in bytes."""
+        if not len(ids):
             raise UserError(f"'{name}' holds no images: files ending in {' '.join(ENDINGS)} are read, at any depth")
         self.name = name
-        self.ids = Names.of(path for path, _ in files)
+        self.ids = ids
         self.labels = None if labels is None else torch.tensor(labels)
-        self.fingerprint = digest(self.ids.blob, np.array([length for _, length in files]).tobytes())
+        self.fingerprint = digest(ids.blob, lengths.tobytes())
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -212,7 +241,8 @@ class Folder(ImageFiles):
             )
         found = _find(self.root, tops)
         labels, self.classes = label([path for path, _, _ in found], tops, name) if labelled else (None, ())
-        super().__init__(name, [(path, length) for path, length, _ in found], labels=labels)
+        lengths = np.array([length for _, length, _ in found])
+        super().__init__(name, Names.of(path for path, _, _ in found), lengths, labels=labels)
         self._modified = np.array([modified for _, _, modified in found]).tobytes()
 
     def open(self, index: int) -> IO[bytes]:
@@ -240,10 +270,19 @@ def label(paths: Sequence[bytes], classes: Sequence[str] | None, name: str) -> t
 
 def _find(root: Path, tops: Sequence[str] | None) -> list[tuple[bytes, int, int]]:
     """(path below root, length, time of change) of every image, sorted by path."""
+    return sorted(track(_images(root, tops), f"listing {root}"))
+
+
+def first_image(root: Path) -> str | None:
+    """The path below root of any image."""
+    return next((os.fsdecode(path) for path, _, _ in _images(root, None)), None)
+
+
+def _images(root: Path, tops: Sequence[str] | None) -> Iterator[tuple[bytes, int, int]]:
     starts = [(os.fspath(root), "")] if tops is None else [(os.fspath(root / top), f"{top}/") for top in tops]
-    images = chain.from_iterable(_visit(directory, prefix, frozenset()) for directory, prefix in starts)
     try:
-        return sorted(track(images, f"listing {root}"))
+        for directory, prefix in starts:
+            yield from _visit(directory, prefix, frozenset())
     except OSError as error:
         raise UserError(f"'{error.filename}' cannot be listed ({error.strerror}): check its permissions") from error
 

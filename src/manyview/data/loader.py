@@ -16,7 +16,7 @@ from manyview.counter import permutation
 from manyview.data.source import Source, Unreadable
 from manyview.errors import UserError
 
-__all__ = ["Batch", "Crop", "Loader", "read_ahead"]
+__all__ = ["Batch", "Crop", "Loader", "processors", "read_ahead"]
 
 ORDER_TAG = 0x0DE7  # keeps the order apart from everybody else's draws
 _GIVE_UP = 64  # unreadable images in a row: the disk is gone, not an image
@@ -111,14 +111,17 @@ class _Fetch:
             index = torch.tensor(numbers)
             return Batch(step, epoch, index, self.source.batch(index))
         assert self.crop is not None
-        crops, kept = [], []
+        images, kept = torch.empty(0), []
         failures: dict[int, str] = {}
-        for number in numbers:
+        for place, number in enumerate(numbers):
             image, stand_in, failed = _read_or_next(self.source, number)
-            crops.append(self.crop(image, stand_in, epoch))
+            crops = self.crop(image, stand_in, epoch)
+            if place == 0:
+                images = crops.new_empty(len(numbers), *crops.shape)
+            images[place] = crops  # while they are in the cache; a list of them would need the memory twice
             kept.append(stand_in)
             failures |= failed
-        return Batch(step, epoch, torch.tensor(kept), torch.stack(crops), tuple(failures), tuple(failures.values()))
+        return Batch(step, epoch, torch.tensor(kept), images, tuple(failures), tuple(failures.values()))
 
 
 def _read_or_next(source: Source, number: int) -> tuple[Tensor, int, dict[int, str]]:
@@ -147,6 +150,11 @@ class _Calls(Dataset[Value], Generic[Key, Value]):
             return self.function(key)
         except UserError as error:
             return error
+
+
+def processors() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def read_ahead(function: Callable[[Key], Value], keys: Iterable[Key], workers: int) -> Iterator[Value]:

@@ -1,7 +1,6 @@
 """Any source as one memory-mapped file of uint8 images, in the safetensors format."""
 
 import json
-import os
 import re
 import time
 from collections.abc import Iterator
@@ -16,8 +15,18 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from manyview.atomic import replacing
-from manyview.data.loader import read_ahead
-from manyview.data.source import UNREADABLE_SHARE, Arrays, Names, Source, Unreadable, digest, note, track
+from manyview.data.loader import processors, read_ahead
+from manyview.data.source import (
+    UNREADABLE_SHARE,
+    Arrays,
+    Names,
+    Source,
+    Unreadable,
+    cache_directory,
+    digest,
+    note,
+    track,
+)
 from manyview.errors import UserError
 
 __all__ = ["Packed", "SizesDifferError", "cache_path", "pack", "pack_once"]
@@ -149,7 +158,6 @@ def pack_once(source: Source, path: Path, *, labelled: bool = True) -> Packed:
 
 def cache_path(source: Source, key: str) -> Path:
     """Where the packed copy of a source belongs; `key` changes whenever its pixels do."""
-    directory = Path(os.environ.get("MANYVIEW_CACHE") or "~/.cache/manyview").expanduser()
     # A few pixels belong to it too: they notice when the code that makes them has changed.
     some = [len(source) * i // 4 for i in range(4)]
     images = [_read(source, i) for i in some] if source.size is None else [source.batch(torch.tensor(some))]
@@ -157,7 +165,7 @@ def cache_path(source: Source, key: str) -> Path:
     labels = b"" if source.labels is None else source.labels.numpy().tobytes()
     mark = digest(str(_FORMAT).encode(), key.encode(), labels, *pixels)
     readable = re.sub(r"[^\w.]+", "-", source.name, flags=re.ASCII).strip("-.")[-40:]
-    return directory / f"{readable}-{mark}.safetensors"
+    return cache_directory() / f"{readable}-{mark}.safetensors"
 
 
 def _read(source: Source, index: int) -> Tensor | Unreadable:
@@ -184,7 +192,7 @@ def _write(source: Source, path: Path, image_size: int | None, progress: bool) -
     chunks = read_ahead(
         _Reader(source, size, image_size),
         [range(start, min(start + chunk, len(source))) for start in starts],
-        workers=min(8, _processors()) if len(source) >= _PARALLEL else 0,
+        workers=min(8, processors()) if len(source) >= _PARALLEL else 0,
     )
     kept: list[int] = []
     failed: list[tuple[str, str]] = []
@@ -199,10 +207,6 @@ def _write(source: Source, path: Path, image_size: int | None, progress: bool) -
                     f"repair or remove them (the first is {': '.join(failed[0])})"
                 )
         writer.finish(kept, failed, resized=image_size is not None)
-
-
-def _processors() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _first_size(source: Source) -> tuple[int, int]:

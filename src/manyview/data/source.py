@@ -5,6 +5,7 @@ import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -23,6 +24,7 @@ __all__ = [
     "Source",
     "Subset",
     "Unreadable",
+    "cache_directory",
     "check_unreadable",
     "digest",
     "holdout",
@@ -168,6 +170,11 @@ def digest(*parts: bytes) -> str:
     for part in parts:
         state.update(len(part).to_bytes(8, "little") + part)
     return state.hexdigest()
+
+
+def cache_directory() -> Path:
+    """Where what can be made again is kept for later runs."""
+    return Path(os.environ.get("MANYVIEW_CACHE") or "~/.cache/manyview").expanduser()
 
 
 def holdout(source: Source, fraction: float = 0.2) -> tuple[Subset, Subset]:

@@ -1,87 +1,122 @@
-"""A tar of images, read where it lies."""
+"""Images in tars, read where they lie: one tar, or the many shards of a set that would strain a file system."""
 
 import os
 import posixpath
-import tarfile
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
 from typing import IO
 
 import numpy as np
 
-from manyview.data.folder import ImageFiles, is_image, label
-from manyview.data.source import digest, track
+from manyview.data.folder import ImageFiles, label
+from manyview.data.source import Names, Unreadable, digest, note
+from manyview.data.tarindex import NO_LABEL, WRONG_LABEL, Index, Shard, indexes
 from manyview.errors import UserError
 
-__all__ = ["Tar"]
+__all__ = ["Shards", "Tar"]
 
-_COMPRESSED = {b"\x1f\x8b": "gzip", b"BZ": "bzip2", b"\xfd7": "xz", b"\x28\xb5": "zstd"}
+_OPEN = 64  # descriptors kept by a process for all its tars: some systems allow no more than 256
 
 
-class Tar(ImageFiles):
-    """The images in an uncompressed tar, labelled by the first level of directories below what all of them share."""
+class Shards(ImageFiles):
+    """The images in uncompressed tars, ordered by the tars' names, then by their own.
 
-    def __init__(self, path: str | Path, *, labelled: bool = True) -> None:
-        self.path = Path(path)
-        found = sorted(_find(self.path).items())
-        labels, self.classes = (
-            label(_below_common([name for name, _ in found]), None, str(path)) if labelled else (None, ())
-        )
-        super().__init__(str(path), [(name, length) for name, (_, length) in found], labels=labels)
-        self._places = np.array([place for _, place in found])  # (n, 2): offset and length
-        self._descriptor = os.open(self.path, os.O_RDONLY)
+    Names and not places give the order, so that a tar written anew in another order holds the same samples, and so
+    that a tar lists what its extraction would. Members follow WebDataset's conventions: those whose names agree up to
+    the first dot of the base name belong together, and KEY.cls holds the label as a whole number. Every image is a
+    sample of its own, also when several share a key (and then a label). Where no image has a .cls, the first level of
+    directories below what all images share gives the labels.
+    """
+
+    def __init__(self, name: str, tars: Mapping[str, Path], *, labelled: bool = True) -> None:
+        """`tars` are their names, with which the ids of their images begin, and where they lie."""
+        names = sorted(tars)
+        self._shards = [Shard.of(tars[tar]) for tar in names]
+        found = indexes(self._shards, name)
+        _note_empty(name, self._shards, found)
+        self._ends = np.cumsum([len(index) for index in found])
+        self._places = np.concatenate([index.places for index in found])  # (n, 2): offset and length
+        ids = Names(b"".join(_below(tar, index.names) for tar, index in zip(names, found, strict=True)))
+        labels, self.classes = _label(found, ids, name) if labelled else (None, ())
+        super().__init__(name, ids, self._places[:, 1], labels=labels)
 
     def open(self, index: int) -> IO[bytes]:
+        index = range(len(self))[index]
+        shard = self._shards[int(np.searchsorted(self._ends, index, side="right"))]
         offset, length = self._places[index].tolist()
-        # pread brings its own position, so that threads and forked workers do not move each other's.
-        return BytesIO(os.pread(self._descriptor, length, offset))
+        return BytesIO(_opened(shard).read(offset, length))
 
     @property
     def cache_key(self) -> str:
-        modified = self.path.stat().st_mtime_ns
-        return digest(self.fingerprint.encode(), os.fsencode(self.path.resolve()), str(modified).encode())
+        states = [(os.fsencode(shard.path.resolve()), str(shard.modified).encode()) for shard in self._shards]
+        return digest(self.fingerprint.encode(), *(part for state in states for part in state))
 
-    def __getstate__(self) -> dict[str, object]:
-        return {key: value for key, value in self.__dict__.items() if key != "_descriptor"}
 
-    def __setstate__(self, state: dict[str, object]) -> None:
-        self.__dict__.update(state)
-        self._descriptor = os.open(self.path, os.O_RDONLY)
+class Tar(Shards):
+    """The images in one uncompressed tar; their ids are their names in it."""
+
+    def __init__(self, path: str | Path, *, labelled: bool = True) -> None:
+        super().__init__(str(path), {"": Path(path)}, labelled=labelled)
+
+
+class _OpenTar:
+    """Closed when nobody holds it any more: never under the hands of a thread that reads while others open tars."""
+
+    def __init__(self, shard: Shard) -> None:
+        self._descriptor = os.open(shard.path, os.O_RDONLY)
+        facts = os.fstat(self._descriptor)
+        if (facts.st_size, facts.st_mtime_ns) != (shard.size, shard.modified):
+            raise Unreadable(f"'{shard.path}' has changed since it was opened: start again")
+
+    def read(self, offset: int, length: int) -> bytes:
+        # pread brings its own position, so that threads and forked workers do not move each other's.
+        return os.pread(self._descriptor, length, offset)
 
     def __del__(self) -> None:
         if "_descriptor" in self.__dict__:
             os.close(self._descriptor)
 
 
-def _find(path: Path) -> dict[bytes, tuple[int, int]]:
-    """Name -> (offset, length) of every image; of members with one name the last counts, as in extraction."""
-    try:
-        with path.open("rb") as file:
-            compression = _COMPRESSED.get(file.read(2))
-        if compression:
-            raise UserError(
-                f"'{path}' is compressed ({compression}), so its images cannot be read one by one: "
-                "unpack it and give the directory, or a tar made without compression"
-            )
-        with tarfile.open(path, "r:") as tar:
-            return dict(_images(tar, path))
-    except tarfile.TarError as error:
-        raise UserError(f"'{path}' is not a whole tar file ({error}): make or fetch it again") from error
-    except OSError as error:
-        raise UserError(f"'{path}' cannot be read ({error.strerror}): check its permissions") from error
+# Of the process and not of a source, so that the bound holds for all of them and they can be pickled.
+_opened = lru_cache(_OPEN)(_OpenTar)
 
 
-def _images(tar: tarfile.TarFile, path: Path) -> Iterator[tuple[bytes, tuple[int, int]]]:
-    for member in track(tar, f"indexing {path}"):
-        if member.size < 0:  # a forged header, on which tarfile would go round in circles
-            raise tarfile.ReadError("a member has a negative length")
-        name = "/".join(part for part in member.name.split("/") if part not in ("", "."))
-        if member.isreg() and not member.issparse() and is_image(name):
-            yield name.encode("utf-8", "surrogateescape"), (member.offset_data, member.size)
+def _below(tar: str, names: bytes) -> bytes:
+    """The names, each ended by a zero byte, with the tar's name before them."""
+    if not tar or not names:
+        return names
+    start = os.fsencode(tar) + b"/"
+    return start + names[:-1].replace(b"\0", b"\0" + start) + b"\0"
+
+
+def _note_empty(name: str, shards: Sequence[Shard], found: Sequence[Index]) -> None:
+    empty = [shard.path for shard, index in zip(shards, found, strict=True) if not len(index)]
+    if empty and len(empty) < len(shards):
+        note(f"{len(empty):,} of the {len(shards):,} tars of '{name}' hold no images, the first is {empty[0]}")
+
+
+def _label(found: Sequence[Index], ids: Names, name: str) -> tuple[Sequence[int] | None, tuple[str, ...]]:
+    """Numbers and names of the classes, or (None, ()) where not all images have one."""
+    given = np.concatenate([index.labels for index in found])
+    missing = int((given == NO_LABEL).sum())
+    if missing == len(given):
+        paths = [path for index in found for path in index.names.split(b"\0")[:-1]]
+        return label(_below_common(paths), None, name)
+    wrong = np.flatnonzero(given == WRONG_LABEL)
+    if len(wrong):
+        raise UserError(
+            f"the .cls of {ids[int(wrong[0])]} in '{name}' is not a whole number: write one, or use --unlabelled"
+        )
+    if missing:
+        note(f"'{name}' counts as unlabelled: {missing:,} of its {len(given):,} images have no .cls")
+        return None, ()
+    values, numbers = np.unique(given, return_inverse=True)
+    return numbers.tolist(), tuple(str(value) for value in values.tolist())
 
 
 def _below_common(paths: list[bytes]) -> list[bytes]:
     """The paths without the leading directories that all of them share."""
-    shared = posixpath.commonpath([posixpath.dirname(path) for path in paths]) if paths else b""
+    shared = posixpath.commonpath(list({posixpath.dirname(path) for path in paths})) if paths else b""
     return [path[len(shared) :].lstrip(b"/") for path in paths]
