@@ -101,7 +101,7 @@ def test_killed_ranks_restart_all_and_change_nothing(tmp_path: Path) -> None:
     assert TwoRanks(*words("jcl", whole, *flags), log=log).wait() == 0, log.read_text()
     run = TwoRanks(*words("jcl", killed, *flags), log=log, restarts=3)
     for victim, step in (1, random.randrange(1, 5) * 3), (0, random.randrange(6, 10) * 3):
-        run.wait_until(lambda step=step: (killed / f"checkpoints/step-{step:08d}.pt").exists())
+        run.wait_until((killed / f"checkpoints/step-{step:08d}.pt").exists)
         os.kill(run.pid_of(victim), signal.SIGKILL)
     assert run.wait() == 0, log.read_text()
     assert log.read_text().count(f"resuming {killed}") == 2

@@ -1,0 +1,109 @@
+"""Races of training steps: ours as `manyview pretrain` takes them, lightly's parts as its MoCo example wires them."""
+
+import itertools
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader
+
+from bench.lines import (
+    STEP_OVERHEAD,
+    STEP_OVERHEAD_VIEWS,
+    TRAIN_JCL,
+    TRAIN_JCL_AGAINST_MOCO,
+    TRAIN_JCL_CHANNELS_LAST,
+    TRAIN_MOCO,
+    TRAIN_MOCO_CHANNELS_LAST,
+    Line,
+)
+from bench.peers import LightlyMoCo, lightly_loader, lightly_views
+from bench.race import Race, Side
+from bench.steps import BATCH, KEYS, QUEUE, SIZE, Ready, Steps, augmentation, bare_loop, endless, loop, method_of
+from manyview.data import Loader, Source, open_source
+from manyview.views import recipe
+
+__all__ = ["races"]
+
+THREADS = 2
+# Two workers have up to four batches in hand. Before the clock starts they get ahead as far as they can; after it stops
+# what they still make is used up, so that they are idle in the others' turns.
+AHEAD = 4
+OUR_WARM_UP = 2  # steps
+
+
+def races(quick: bool) -> Iterator[Race]:
+    yield end_to_end(quick)
+    yield overhead(quick)
+
+
+def end_to_end(quick: bool) -> Race:
+    steps, batch = (1, 16) if quick else (5, BATCH)
+    source = open_source("scenes")
+    images = source.batch(torch.arange(len(source)))
+    sides = {
+        TRAIN_MOCO.ours: ours(source, "moco-v2", steps=steps, batch=batch),
+        TRAIN_JCL.ours: ours(source, "jcl", steps=steps, batch=batch, keys=KEYS),
+    }
+    for views, pair in ((2, (TRAIN_MOCO, TRAIN_MOCO_CHANNELS_LAST)), (1 + KEYS, (TRAIN_JCL, TRAIN_JCL_CHANNELS_LAST))):
+        transform = lightly_views(recipe("moco-v2"), views=views, size=SIZE)
+        loader = lightly_loader(images, transform, batch=batch, batches=AHEAD + steps + AHEAD)
+        for line, channels_last in zip(pair, (False, True), strict=True):
+            sides[line.theirs] = lightly(LightlyMoCo(channels_last=channels_last), loader, steps=steps)
+    lines = (TRAIN_MOCO, TRAIN_MOCO_CHANNELS_LAST, TRAIN_JCL, TRAIN_JCL_CHANNELS_LAST, TRAIN_JCL_AGAINST_MOCO)
+    facts = {"batch": batch, "queue": QUEUE, "steps_per_repeat": steps, "images": source.name}
+    return Race(sides, making(lines, batch * steps), THREADS, repeats=1 if quick else 5, facts=facts)
+
+
+def making(lines: Sequence[Line], images: int) -> tuple[Line, ...]:
+    return tuple(line.making(images) for line in lines)
+
+
+def ours(source: Source, name: str, *, steps: int, batch: int, **settings: Any) -> Side:
+    method = method_of(name, **settings)
+    loader = Loader(source, batch_size=batch, seed=0, stop=1_000_000)
+    return stretch(loop(method, loader, augmentation(method.view_count(method.config))), steps)
+
+
+def stretch(endless_steps: Steps, steps: int) -> Side:
+    """Times so many steps after a few, and goes on from there the next time."""
+
+    def side() -> float:
+        advance(endless_steps, OUR_WARM_UP)
+        start = time.perf_counter()
+        advance(endless_steps, steps)
+        return time.perf_counter() - start
+
+    return side
+
+
+def advance(steps: Steps, count: int) -> None:
+    for _ in itertools.islice(steps, count):
+        pass
+
+
+def lightly(model: LightlyMoCo, loader: DataLoader[Any], *, steps: int) -> Side:
+    def side() -> float:
+        moments = []
+        for views, _ in loader:
+            model.step(views)
+            moments.append(time.perf_counter())
+        return moments[AHEAD + steps - 1] - moments[AHEAD - 1]
+
+    return side
+
+
+def overhead(quick: bool) -> Race:
+    steps, batch = (1, 16) if quick else (4, BATCH)
+    images = open_source("scenes").batch(torch.arange(batch))
+    augment = augmentation(1 + KEYS)
+    ready = Ready(augment, images)
+    sides = {
+        STEP_OVERHEAD.ours: stretch(loop(method_of("jcl", keys=KEYS), endless(images), ready), steps),
+        STEP_OVERHEAD_VIEWS.ours: stretch(loop(method_of("jcl", keys=KEYS), endless(images), augment), steps),
+        STEP_OVERHEAD.theirs: stretch(bare_loop(ready.made), steps),
+    }
+    lines = making((STEP_OVERHEAD, STEP_OVERHEAD_VIEWS), batch * steps)
+    facts = {"batch": batch, "queue": QUEUE, "steps_per_repeat": steps}
+    return Race(sides, lines, THREADS, repeats=3 if quick else 7, facts=facts)

@@ -1,0 +1,95 @@
+"""The hand-written fast parts against the plain way: only a gross loss of speed is noticed here, `make bench` measures.
+
+CPU time of one thread, the best of several turns: other processes on the machine hardly touch it.
+"""
+
+import time
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy, normalize
+from torchvision.transforms import v2
+
+from manyview.encoders import EncoderConfig, Momentum, build_encoder
+from manyview.objectives import jcl, similarity
+from manyview.views import Augment, recipe
+
+Work = Callable[[], object]
+
+
+def cpu_seconds(work: Work) -> float:
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+def times_faster(ours: Work, plain: Work, *, enough: float, turns: int = 5) -> float:
+    """The ratio of the best times so far; ends as soon as it is `enough`, and tries longer before it is not."""
+    ours(), plain()
+    ratio, fast, slow = 0.0, float("inf"), float("inf")
+    for turn in range(4 * turns):
+        fast, slow = min(fast, cpu_seconds(ours)), min(slow, cpu_seconds(plain))
+        ratio = slow / fast
+        if turn + 1 >= turns and ratio >= enough:
+            break
+    return ratio
+
+
+@pytest.fixture(autouse=True)
+def _fixed_draws() -> None:
+    torch.manual_seed(0)
+
+
+def test_jcl_beats_the_covariance_form() -> None:
+    n, m, d, k, tau, lam = 128, 5, 128, 16_384, 0.2, 4.0
+    query = normalize(torch.randn(n, d), dim=-1).requires_grad_()
+    keys, queue = normalize(torch.randn(n, m, d), dim=-1), normalize(torch.randn(k, d), dim=-1)
+
+    def ours() -> None:
+        jcl(similarity(query, keys), similarity(query, queue), temperature=tau, lam=lam).backward()
+
+    def covariance() -> None:
+        mean = keys.mean(1)
+        centred = keys - mean.unsqueeze(1)
+        sigma = torch.bmm(centred.mT, centred) / m
+        near = (query * mean).sum(1, keepdim=True) / tau
+        spread = torch.einsum("nd,nde,ne->n", query, sigma, query).unsqueeze(1) * lam / (2 * tau**2)
+        logits = torch.cat([near + spread, query @ queue.clone().T / tau], 1)
+        (cross_entropy(logits, torch.zeros(n, dtype=torch.long)) + spread.mean()).backward()
+
+    assert times_faster(ours, covariance, enough=1.2) >= 1.2
+
+
+def test_the_momentum_update_beats_a_loop() -> None:
+    encoder = build_encoder(EncoderConfig(backbone="resnet50"))
+    keys, copy = Momentum(encoder, 0.999), Momentum(encoder, 0.999).encoder
+
+    def loop() -> None:
+        for key, query in zip(copy.parameters(), encoder.parameters(), strict=True):
+            key.data = key.data * 0.999 + query.data * (1 - 0.999)
+
+    assert times_faster(lambda: keys.update(encoder), loop, enough=1.5) >= 1.5
+
+
+def test_the_views_of_a_batch_beat_those_of_one_image_after_the_other() -> None:
+    n, size = 128, 32
+    look = recipe("moco-v2")
+    augment = Augment(look, views=2, size=size, seed=0)
+    images, index = torch.randint(0, 256, (n, 3, size, size), dtype=torch.uint8), torch.arange(n)
+    one = v2.Compose(
+        [
+            v2.RandomResizedCrop(size, scale=look.scale, antialias=True),
+            v2.RandomApply([v2.ColorJitter(look.brightness, look.contrast, look.saturation, look.hue)], p=look.jitter),
+            v2.RandomGrayscale(p=look.grey),
+            v2.RandomApply([v2.GaussianBlur(13, look.sigma)], p=look.blur),
+            v2.RandomHorizontalFlip(),
+            v2.ToDtype(torch.float32, scale=True),
+            v2.Normalize(look.mean, look.std),
+        ]
+    )
+
+    def image_by_image() -> None:
+        torch.stack([one(image) for _ in range(2) for image in images])
+
+    assert times_faster(lambda: augment.apply(images, augment.plan(index, 0)), image_by_image, enough=5.0) >= 5.0
