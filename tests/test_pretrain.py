@@ -172,7 +172,10 @@ def test_a_wrong_value_leaves_nothing_behind(tmp_path: Path, capsys: pytest.Capt
         (["--backbone", "resnet51"], "--backbone resnet51"),
         (["--augment", "moco"], "moco-v2"),
         (["--device", "cuda:7"], "--device cuda:7"),
-        (["--bn-splits", "3"], "--bn-splits 3"),
+        (["--bn-splits", "3"], "does not divide into equal parts by --bn-splits 3: choose a multiple of 3"),
+        (["--accumulate", "3"], "equal parts by --accumulate 3 and --bn-splits 2: choose a multiple of 6"),
+        (["--min-crop", "1.5"], "--min-crop 1.5 must lie above 0"),
+        (["--key-passes", "0"], "--key-passes 0 must be greater than 0"),
     ):
         assert pretrain(tmp_path / "run", "--max-steps", "2", *flags) == 2, flags
         message = capsys.readouterr().err

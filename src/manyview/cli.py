@@ -340,7 +340,8 @@ def report_command(words: list[str]) -> None:
 
 def make_augment(method: type[Method], config: AnyConfig) -> Augment:
     count = method.view_count(config.method)
-    return Augment(recipe(config.views.augment), views=count, size=config.views.image_size, seed=config.run.seed)
+    look = recipe(config.views.augment, min_crop=config.views.min_crop)
+    return Augment(look, views=count, size=config.views.image_size, seed=config.run.seed)
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,8 @@ class ViewConfig:
     """Recipe of the views: moco-v1, moco-v2, simclr, cifar, cifar100 or stl10."""
     image_size: int = 224
     """Side of the views in pixels."""
+    min_crop: float | None = None
+    """Smallest share of an image that a crop covers, instead of the recipe's."""
 
 
 @dataclass(frozen=True)

@@ -134,8 +134,14 @@ def build(kind: type[Method], config: AnyConfig, source: Source) -> Parts:
             if isinstance(module, Encoder):
                 module.compile()
     method.parallelise()
-    look = recipe(config.views.augment)
-    augment = Augment(look, views=kind.view_count(config.method), size=config.views.image_size, seed=config.run.seed)
+    look = recipe(config.views.augment, min_crop=config.views.min_crop)
+    augment = Augment(
+        look,
+        views=kind.view_count(config.method),
+        size=config.views.image_size,
+        seed=config.run.seed,
+        compile=config.run.compile,
+    )
     steps_per_epoch = len(source) // config.optim.batch_size
     steps = config.optim.max_steps or config.optim.epochs * steps_per_epoch
     optimizer = build_optimizer(method, config.optim)
@@ -148,17 +154,17 @@ def build(kind: type[Method], config: AnyConfig, source: Source) -> Parts:
 def check_division(config: AnyConfig) -> None:
     """Ranks, parts of a step and parts of a batch normalisation are all equally large."""
     world, optim, splits = distributed.world_size(), config.optim, config.encoder.bn_splits
-    shares = [(world, f"the {world} processes")] * (world > 1)
-    shares += [(optim.accumulate, f"--accumulate {optim.accumulate}"), (splits, f"--bn-splits {splits}")]
-    left, by = optim.batch_size, []
-    for share, name in shares:
-        by.append(name)
-        if left % share:
-            raise UserError(
-                f"--batch-size {optim.batch_size} does not divide into equal parts by {' and '.join(by)}: choose "
-                f"a multiple of {math.prod(share for share, _ in shares)}"
-            )
-        left //= share
+    shares = {
+        f"the {world} processes": world,
+        f"--accumulate {optim.accumulate}": optim.accumulate,
+        f"--bn-splits {splits}": splits,
+    }
+    divisor = math.prod(shares.values())
+    if optim.batch_size % divisor:
+        by = " and ".join(name for name, share in shares.items() if share > 1)
+        raise UserError(
+            f"--batch-size {optim.batch_size} does not divide into equal parts by {by}: choose a multiple of {divisor}"
+        )
 
 
 # The fields that make no sense at zero or below, and those that are shares.
@@ -390,7 +396,11 @@ def announce(kind: type[Method], config: AnyConfig, source: Source, parts: Parts
     count = sum(parameter.numel() for parameter in parts.method.encoder.parameters())
     table = Table(title=f"{kind.name} on {source.name}", title_justify="left", show_header=False, box=None)
     table.add_row("preset", f"{config.run.preset} (--preset)")
-    table.add_row("data", f"{len(source)} images, views of {config.views.image_size} px, recipe {config.views.augment}")
+    table.add_row(
+        "data",
+        f"{len(source)} images, views of {config.views.image_size} px, recipe {config.views.augment}, crops from "
+        f"{parts.augment.recipe.scale[0]:.0%} of the area",
+    )
     table.add_row(
         "encoder", f"{config.encoder.backbone}, {count / 1e6:.2f} M parameters with its head, on {parts.device}"
     )

@@ -2,6 +2,8 @@
 
 import math
 import os
+import pickle
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -230,3 +232,16 @@ def test_photographs_give_the_same_views_as_torchvision() -> None:
         assert_close(augment.apply(image.unsqueeze(0), plan), wanted)
         crops = augment.crop(image, number, 0).unsqueeze(0)
         assert (augment.apply(crops, plan) - wanted).abs().amax() < 5 / 255
+
+
+@pytest.mark.slow  # the compiler takes its time
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
+@pytest.mark.parametrize("size", [32, 224])
+def test_compiled_views_are_the_same(size: int) -> None:
+    images = torch.randint(0, 256, (6, 3, size, size), dtype=torch.uint8)
+    plain, compiled = (
+        Augment(RECIPES["moco-v2"], views=4, size=size, seed=1, compile=compile) for compile in (False, True)
+    )
+    plan = plain.plan(torch.arange(6), 0)
+    torch.testing.assert_close(compiled.apply(images, plan), plain.apply(images, plan), rtol=0, atol=1e-4)
+    assert torch.equal(pickle.loads(pickle.dumps(compiled)).apply(images, plan), compiled.apply(images, plan))

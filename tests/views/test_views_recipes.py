@@ -1,5 +1,7 @@
 """The papers' numbers."""
 
+from dataclasses import replace
+
 import pytest
 
 from manyview.errors import UserError
@@ -55,3 +57,9 @@ def test_a_recipe_normalises_as_its_data_set_does(
 def test_an_unknown_name_says_which_flag_and_which_choices() -> None:
     with pytest.raises(UserError, match=r"--augment moco-v9 .*moco-v1, moco-v2, simclr, cifar, cifar100, stl10"):
         recipe("moco-v9")
+
+
+def test_the_smallest_crop_can_be_chosen() -> None:
+    assert recipe("moco-v2", min_crop=0.5) == replace(recipe("moco-v2"), scale=(0.5, 1.0))
+    with pytest.raises(UserError, match=r"--min-crop 0.0 must lie above 0 and be at most 1"):
+        recipe("moco-v2", min_crop=0.0)

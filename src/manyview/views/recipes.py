@@ -1,6 +1,6 @@
 """The papers' augmentation pipelines as plain numbers: what `Augment` draws from."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from manyview.errors import UserError
 
@@ -49,8 +49,13 @@ RECIPES: dict[str, Recipe] = {
 }
 
 
-def recipe(name: str) -> Recipe:
-    """The recipe that `--augment` names."""
+def recipe(name: str, *, min_crop: float | None = None) -> Recipe:
+    """The recipe that `--augment` names, with its smallest crops changed if asked."""
     if name not in RECIPES:
         raise UserError(f"--augment {name} is not known: choose one of {', '.join(RECIPES)}")
-    return RECIPES[name]
+    named = RECIPES[name]
+    if min_crop is None:
+        return named
+    if not 0 < min_crop <= named.scale[1]:
+        raise UserError(f"--min-crop {min_crop} must lie above 0 and be at most {named.scale[1]:g}, the largest crop")
+    return replace(named, scale=(min_crop, named.scale[1]))
