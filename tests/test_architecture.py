@@ -83,7 +83,7 @@ def test_every_module_says_what_is_public(name: str) -> None:
 
 def test_the_documented_names_are_importable() -> None:
     from manyview.negatives import InBatch, Queue
-    from manyview.objectives import info_nce, jcl, nt_xent, similarity
+    from manyview.objectives import cacr, info_nce, jcl, nt_xent, similarity
 
-    assert all(callable(each) for each in (InBatch, Queue, info_nce, jcl, nt_xent, similarity, manyview.load))
+    assert all(callable(each) for each in (InBatch, Queue, cacr, info_nce, jcl, nt_xent, similarity, manyview.load))
     assert set(manyview.__all__) == {"__version__", "load"}

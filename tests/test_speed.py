@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy, normalize
 from torchvision.transforms import v2
 
 from manyview.encoders import EncoderConfig, Momentum, build_encoder
-from manyview.objectives import jcl, similarity
+from manyview.objectives import cacr, jcl, similarity
 from manyview.views import Augment, recipe
 
 Work = Callable[[], object]
@@ -59,6 +59,25 @@ def test_jcl_beats_the_covariance_form() -> None:
         (cross_entropy(logits, torch.zeros(n, dtype=torch.long)) + spread.mean()).backward()
 
     assert times_faster(ours, covariance, enough=1.2) >= 1.2
+
+
+def test_cacr_beats_its_algorithm_as_printed() -> None:
+    n, m, d, k, t_pos, t_neg = 128, 4, 128, 16_384, 1.0, 2.0
+    query = normalize(torch.randn(n, d), dim=-1).requires_grad_()
+    keys, queue = normalize(torch.randn(m, n, d), dim=-1), normalize(torch.randn(k, d), dim=-1)
+
+    def ours() -> None:
+        cacr(similarity(query, keys.transpose(0, 1)), similarity(query, queue), t_pos=t_pos, t_neg=t_neg).backward()
+
+    def printed() -> None:
+        near = (query - keys).norm(dim=-1).pow(2).transpose(1, 0)
+        with torch.no_grad():
+            pull = torch.softmax(near.mul(t_pos), dim=1)
+        far = 2 - 2 * torch.mm(query, queue.T)
+        push = torch.softmax(far.mul(-t_neg), dim=1)
+        ((near * pull).sum(1).mean() + (far.mul(-1.0) * push).sum(1).mean()).backward()
+
+    assert times_faster(ours, printed, enough=1.2) >= 1.2
 
 
 def test_the_momentum_update_beats_a_loop() -> None:
