@@ -78,8 +78,10 @@ class _SoftMean(torch.autograd.Function):
         mean, level = rows.new_zeros(len(rows)), rows.new_zeros(len(rows))
         log_sum = rows.new_full((len(rows),), -torch.inf)
         if rows.shape[1]:
+            spare = _room_for_a_block(rows), _room_for_a_block(rows)
             for block, *targets in _blocks(rows, rows, mean, level, log_sum):
-                for target, value in zip(targets, _soft_mean(block, scale), strict=True):
+                values = _soft_mean(block, scale, *(room[: len(block)] for room in spare))
+                for target, value in zip(targets, values, strict=True):
                     target.copy_(value)
         ctx.save_for_backward(rows, mean, level)
         ctx.scale, ctx.detach_weights = scale, detach_weights
@@ -92,25 +94,25 @@ class _SoftMean(torch.autograd.Function):
         rows, mean, level = ctx.saved_tensors
         slope = torch.zeros_like(gradient) if ctx.detach_weights else gradient
         offset = gradient + slope * (level - ctx.scale * mean) + ctx.scale * log_sum_gradient
-        result = torch.empty_like(rows)
+        result, spare = torch.empty_like(rows), _room_for_a_block(rows)
         per_row = (x.unsqueeze(1) for x in (level, slope, offset))
         for block, target, shift, factor, rest in _blocks(rows, rows, result, *per_row):
             log_weights = _scaled(block, ctx.scale, out=target).sub_(shift).clamp_min_(LOG_OF_ZERO)
-            weights = log_weights.exp()
+            weights = torch.exp(log_weights, out=spare[: len(block)])
             target.mul_(factor).add_(rest).mul_(weights)
         return result, None, None
 
 
-def _soft_mean(block: Tensor, scale: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean, finite level and log-sum-exp of each row."""
-    weights = _scaled(block, scale)
+def _soft_mean(block: Tensor, scale: float, weights: Tensor, terms: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean, finite level and log-sum-exp of each row; `weights` and `terms` are overwritten."""
+    _scaled(block, scale, out=weights)
     top = weights.amax(1)
     top.masked_fill_(top == -torch.inf, 0.0)
     total = weights.sub_(top.unsqueeze(1)).exp_().sum(1)
     # The largest entry weighs 1, so the sum of a row is at least 1, or 0 if nothing is finite.
     divisor = total.clamp_min(1.0)
-    weighted = block.clamp_min(torch.finfo(block.dtype).min).mul_(weights).sum(1)  # 0 · -inf would be NaN
-    return weighted / divisor, top + divisor.log(), top + total.log()
+    torch.clamp_min(block, torch.finfo(block.dtype).min, out=terms)  # 0 · -inf would be NaN
+    return terms.mul_(weights).sum(1) / divisor, top + divisor.log(), top + total.log()
 
 
 def _scaled(block: Tensor, scale: float, out: Tensor | None = None) -> Tensor:
@@ -120,10 +122,20 @@ def _scaled(block: Tensor, scale: float, out: Tensor | None = None) -> Tensor:
 
 
 def _blocks(shape_of: Tensor, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """The same rows of every tensor, some 2^18 elements of the first at a time on a CPU, all at once elsewhere."""
-    n, k = shape_of.shape
-    rows = max(1, 2**18 // max(1, k)) if shape_of.device.type == "cpu" else max(1, n)
-    return zip(*(tensor.split(rows) for tensor in tensors), strict=True)
+    """The same rows of every tensor, a block of the first at a time."""
+    length = _block_length(shape_of)
+    return zip(*(tensor.split(length) for tensor in tensors), strict=True)
+
+
+def _block_length(rows: Tensor) -> int:
+    """Rows of some 2^18 elements on a CPU, all at once elsewhere."""
+    n, k = rows.shape
+    return max(1, 2**18 // max(1, k)) if rows.device.type == "cpu" else max(1, n)
+
+
+def _room_for_a_block(rows: Tensor) -> Tensor:
+    """To be written to by one block after the other: fresh memory for each costs more than the arithmetic."""
+    return torch.empty_like(rows[: _block_length(rows)])
 
 
 def finite_counts(rows: Tensor) -> Tensor:
