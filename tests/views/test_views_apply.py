@@ -123,3 +123,15 @@ def test_crops_of_another_size_are_refused() -> None:
     augment = Augment(RECIPE, views=2, size=32, seed=0)
     with pytest.raises(ValueError, match="32"):
         augment.apply(images(8, 24, 24).view(4, 2, 3, 24, 24), augment.plan(torch.arange(4), 0))
+
+
+@pytest.mark.parametrize(("side", "size"), [(32, 32), (32, 16), (64, 64), (256, 224)])
+def test_the_last_bit_of_a_view_does_not_depend_on_its_company(side: int, size: int) -> None:
+    """On which the equality of runs on one rank and on several rests."""
+    augment = Augment(RECIPES["moco-v2"], views=3, size=size, seed=3)
+    images, index = torch.randint(0, 256, (6, 3, side, side), dtype=torch.uint8), torch.arange(6)
+    together = augment.apply(images, augment.plan(index, 0))
+    for parts in (2, 3, 6):
+        pieces = zip(images.chunk(parts), index.chunk(parts), strict=True)
+        apart = torch.cat([augment.apply(some, augment.plan(numbers, 0)) for some, numbers in pieces], 1)
+        assert torch.equal(apart, together)

@@ -26,7 +26,8 @@ __all__ = ["JITTER", "ORDERS", "Augment", "Plan"]
 
 JITTER = ("brightness", "contrast", "saturation", "hue")
 ORDERS = torch.tensor(list(itertools.permutations(range(len(JITTER)))))  # (24, 4) of numbers in JITTER
-_CONTRAST, _SATURATION, _HUE = 1, 2, 3  # numbers in JITTER
+_BRIGHTNESS, _CONTRAST, _SATURATION, _HUE = range(4)  # numbers in JITTER
+_BLENDS = {_BRIGHTNESS, _CONTRAST, _SATURATION}
 
 _TAG = 0x7669657773  # "views": keeps these draws apart from everybody else's
 _TRIES = 10  # crops are drawn until one fits, as often as torchvision draws them
@@ -74,7 +75,7 @@ def _luma(x: Tensor) -> Tensor:
 def _blend(x: Tensor, factor: Tensor, rest: Tensor, contrast: Tensor, saturation: Tensor, kinds: set[int]) -> None:
     """Away from the mean grey where `contrast` is 1, from each pixel's grey where `saturation` is, else from black.
 
-    `kinds` are those that occur, so that a view alone costs no more than its own operation; `rest` is 1 − factor.
+    `kinds` are those that may occur, so that a view alone costs no more than its own operation; `rest` is 1 − factor.
     """
     if _SATURATION in kinds:
         grey = _luma(x)
@@ -211,12 +212,14 @@ def _grouped(plan: Plan, chunk: int) -> Iterator[Tensor]:
 def _jitter(x: Tensor, script: _Script, turn_hue: Callable[[Tensor, Tensor], None]) -> None:
     """The four operations in each view's own order; the views are sorted by the turn of their hue."""
     edges = [bisect_left(script.hue_turn, turn) for turn in range(len(JITTER) + 1)]
+    # Together views take the way of any kind, whichever they are: their last bits must not depend on their company.
+    alone = x.shape[1] == 1 and x.shape[2] >= _ALONE
     for turn in range(len(JITTER)):
         columns = (script.parameter, script.rest, script.contrast, script.saturation)
         hue = slice(edges[turn], edges[turn + 1])
         for run in (slice(0, hue.start), slice(hue.stop, edges[len(JITTER)])):
             if run.start < run.stop:
-                kinds = {order[turn] for order in script.kinds[run]}
+                kinds = {script.kinds[0][turn]} if alone else _BLENDS
                 factor, rest, contrast, saturation = (column[run, turn] for column in columns)
                 _blend(x[:, run], factor, rest, contrast, saturation, kinds)
         if hue.start < hue.stop:
