@@ -21,8 +21,8 @@ from manyview.encoders import export, load
 from manyview.errors import UserError
 from manyview.evaluate import Knn, Linear, LinearSgd, embed, evaluate, table
 from manyview.methods import METHODS, Method, find
-from manyview.pretrain import Stopped, pick_device, pretrain, read_facts, report, resume
-from manyview.views import Augment, gallery, recipe
+from manyview.pretrain import Stopped, build_augment, pick_device, pretrain, read_facts, report, resume
+from manyview.views import gallery
 
 __all__ = ["main"]
 
@@ -335,13 +335,7 @@ def report_command(words: list[str]) -> None:
     args = tyro.cli(ReportArgs, prog="manyview report", args=words)
     method, config = saved_config(args.run)
     source = open_source(args.data or config.data.data, split="pretrain", labelled=not config.data.unlabelled)
-    console.print(f"report: {report(args.run, source, make_augment(method, config), console)}", soft_wrap=True)
-
-
-def make_augment(method: type[Method], config: AnyConfig) -> Augment:
-    count = method.view_count(config.method)
-    look = recipe(config.views.augment, min_crop=config.views.min_crop)
-    return Augment(look, views=count, size=config.views.image_size, seed=config.run.seed)
+    console.print(f"report: {report(args.run, source, build_augment(method, config), console)}", soft_wrap=True)
 
 
 @dataclass(frozen=True)
@@ -379,7 +373,7 @@ def views_command(words: list[str]) -> None:
     )
     shown = counter.permutation(len(source), args.seed)[: args.samples].tolist()
     images, names = [source.read(i) for i in shown], [source.id(i) for i in shown]
-    gallery(images, make_augment(method, replace(config, views=view)), args.out, index=shown, names=names)
+    gallery(images, build_augment(method, replace(config, views=view)), args.out, index=shown, names=names)
     console.print(f"{args.out}: views of {view.image_size} px, recipe {view.augment}", soft_wrap=True)
 
 

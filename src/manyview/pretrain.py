@@ -31,7 +31,7 @@ from manyview.report import collect, write_report
 from manyview.train import NotFinite, build_optimizer, build_schedule, train
 from manyview.views import Augment, recipe
 
-__all__ = ["Stopped", "pick_device", "pretrain", "resume"]
+__all__ = ["Stopped", "build_augment", "pick_device", "pretrain", "read_facts", "report", "resume"]
 
 # A resumed run may differ in these: they decide where and how fast it runs, not what it computes.
 FREE = {"out", "config", "preset", "device", "compile", "checkpoint_every", "keep", "log_every", "data", "workers"}
@@ -134,14 +134,7 @@ def build(kind: type[Method], config: AnyConfig, source: Source) -> Parts:
             if isinstance(module, Encoder):
                 module.compile()
     method.parallelise()
-    look = recipe(config.views.augment, min_crop=config.views.min_crop)
-    augment = Augment(
-        look,
-        views=kind.view_count(config.method),
-        size=config.views.image_size,
-        seed=config.run.seed,
-        compile=config.run.compile,
-    )
+    augment = build_augment(kind, config)
     steps_per_epoch = len(source) // config.optim.batch_size
     steps = config.optim.max_steps or config.optim.epochs * steps_per_epoch
     optimizer = build_optimizer(method, config.optim)
@@ -149,6 +142,16 @@ def build(kind: type[Method], config: AnyConfig, source: Source) -> Parts:
     scaler = torch.amp.GradScaler(device.type, enabled=config.optim.precision == "fp16")
     watched = watch_knn(config, source) if distributed.rank() == 0 else None
     return Parts(method, augment, optimizer, schedule, scaler, device, steps, steps_per_epoch, watched)
+
+
+def build_augment(kind: type[Method], config: AnyConfig) -> Augment:
+    return Augment(
+        recipe(config.views.augment, min_crop=config.views.min_crop),
+        views=kind.view_count(config.method),
+        size=config.views.image_size,
+        seed=config.run.seed,
+        compile=config.run.compile,
+    )
 
 
 def check_division(config: AnyConfig) -> None:
@@ -239,8 +242,8 @@ def finish(run: Path, config: AnyConfig, source: Source, parts: Parts, *, start:
         except NotFinite as error:
             last = checkpoint.latest(run / "checkpoints")
             raise UserError(
-                f"{error} (samples {error.index}); the last good checkpoint is {last}: start anew with a lower --lr, "
-                f"with --clip-grad 1{', or with --precision bf16' * (config.optim.precision == 'fp16')}"
+                f"{error} (samples {error.index}); the last good checkpoint is {last}: start anew with a lower --lr"
+                f"{', with --precision bf16' * (config.optim.precision == 'fp16')}, or with --clip-grad 1"
             ) from error
     if writes:
         save_backbone(
