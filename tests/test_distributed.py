@@ -28,7 +28,8 @@ def work(rank: int, store: str, out: str) -> None:
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
     everything = torch.arange(24, dtype=torch.float64).view(2, 4, 3).sin()
     views = everything[:, 2 * rank : 2 * rank + 2].clone().requires_grad_()
-    scores = InBatch("all").similarity(views[0], views, view=0)
+    pool = distributed.gather(views, dim=1)
+    scores = InBatch("all").similarity(views[0], pool, view=0, offset=2 * rank)
     torch.where(scores.isinf(), 0.0, scores).exp().sum().backward()
     # Row i of rank r is number 4 r + i; the shuffle sends half of them abroad and must bring all of them back.
     mine, order = torch.arange(4.0).view(4, 1) + 4 * rank, torch.tensor([7, 2, 0, 5, 1, 6, 4, 3])

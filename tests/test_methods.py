@@ -1,47 +1,20 @@
 """Each method's step against its algorithm written out, and the state that it keeps between steps."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
+from stepping import QUEUE, N, batch, make, moved, value
 from torch import Tensor
 
-from manyview.encoders import EncoderConfig, build_encoder
 from manyview.errors import UserError
-from manyview.methods import METHODS, Method, ViewBatch, find
+from manyview.methods import METHODS, ViewBatch, find
 from manyview.methods.jcl import JCL, JCLConfig
 from manyview.methods.moco_v1 import MoCoV1, MoCoV1Config
 from manyview.methods.moco_v2 import MoCoV2, MoCoV2Config
 from manyview.methods.simclr import SimCLR, SimCLRConfig
 from manyview.methods.vanilla import Vanilla, VanillaConfig
 from manyview.objectives import nt_xent
-
-N, QUEUE = 4, 16
-
-
-def make(kind: type[Method], config: Any) -> Any:
-    torch.manual_seed(0)
-    # Group norm: a sample's embedding must not depend on who else is in a pass, so that loops can be compared.
-    encoder = build_encoder(EncoderConfig(backbone="tiny", norm="group", dim=8))
-    return kind(config, encoder, samples=100, seed=0).double()
-
-
-def batch(views: int, step: int = 0, steps: int = 10) -> ViewBatch:
-    images = torch.randn(views, N, 3, 16, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(step))
-    return ViewBatch(images, torch.arange(N) + N * step, step, steps)
-
-
-def value(x: Tensor) -> float:
-    return float(x.detach())
-
-
-def moved(method: Any) -> Any:
-    """Sets key and query encoder apart, as some steps of training would."""
-    with torch.no_grad():
-        for parameter in method.encoder.parameters():
-            parameter += 0.02 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(parameter.numel()))
-    return method
 
 
 def algorithm_1(method: JCL, b: ViewBatch, lam: float) -> Tensor:
@@ -150,14 +123,14 @@ def test_simclr_scores_both_views_in_one_pass() -> None:
 
 def test_the_key_encoder_starts_equal_and_follows_slowly_head_included() -> None:
     method = make(MoCoV2, MoCoV2Config(queue_size=QUEUE, momentum=0.9))
-    old = {name: value.clone() for name, value in method.keys.encoder.named_parameters()}
-    assert all(torch.equal(value, old[name]) for name, value in method.encoder.named_parameters())
+    old = {name: each.clone() for name, each in method.keys.encoder.named_parameters()}
+    assert all(torch.equal(each, old[name]) for name, each in method.encoder.named_parameters())
     moved(method)
     method.step(batch(2))
     method.after_step()
-    for name, value in method.encoder.named_parameters():
+    for name, followed in method.encoder.named_parameters():
         new = dict(method.keys.encoder.named_parameters())[name]
-        assert torch.allclose(new, 0.9 * old[name] + 0.1 * value, atol=1e-12)
+        assert torch.allclose(new, 0.9 * old[name] + 0.1 * followed, atol=1e-12)
     assert any(name.startswith("head") for name in old)
 
 
@@ -195,7 +168,10 @@ def test_the_papers_values_are_the_defaults() -> None:
 
 
 def test_methods_are_found_by_name_and_unknown_ones_are_named() -> None:
-    assert list(METHODS) == ["jcl", "moco-v1", "moco-v2", "simclr", "vanilla"]
+    assert list(METHODS) == [
+        "au-cl", "au-cl-moco", "cacr", "cacr-moco", "cl", "cmc-aug", "hn-cl", "hn-cl-moco", "jcl", "moco-v1", "moco-v2",
+        "mv-dhel", "mv-infonce", "pvc", "simclr", "vanilla",
+    ]  # fmt: skip
     assert find("jcl") is JCL
-    with pytest.raises(UserError, match="no method 'jlc': choose one of jcl"):
+    with pytest.raises(UserError, match="no method 'jlc': choose one of au-cl"):
         find("jlc")

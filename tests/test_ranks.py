@@ -16,7 +16,12 @@ from manyview import checkpoint
 from manyview.cli import main
 
 FLAGS = ["--data", "scenes:64", "--seed", "3", "--batch-size", "16", "--image-size", "16", "--dim", "32"]
-OWN = {"jcl": ["--queue-size", "40", "--keys", "2"], "moco-v2": ["--queue-size", "40"], "simclr": []}
+OWN = {
+    "jcl": ["--queue-size", "40", "--keys", "2"],
+    "moco-v2": ["--queue-size", "40"],
+    "simclr": [],
+    "cacr": ["--views", "3"],
+}
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 
 

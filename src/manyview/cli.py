@@ -27,6 +27,7 @@ from manyview.views import gallery
 __all__ = ["main"]
 
 Run = tyro.conf.Positional[Path]
+PRESET_OF = {"tiny": "small", "alexnet-small": "paper-cifar"}  # the presets, by the backbone that only they have
 console = Console()
 
 
@@ -104,10 +105,13 @@ def parse_run(method: type[Method], words: list[str]) -> tuple[AnyConfig, Source
     blank = RunConfig(out=tyro.MISSING), DataConfig(data=tyro.MISSING)
     config = parse_config(method, words, presets.paper(method, *blank))
     source = open_training(config.data)
-    if asked == "small" or (asked == "auto" and source.median_side <= presets.SMALL_SIDE):
-        config = parse_config(method, words, presets.small(method, *blank, source))
-        return replace(config, run=replace(config.run, preset="small")), source
-    return replace(config, run=replace(config.run, preset="paper")), source
+    if asked == "auto":
+        asked = "small" if source.median_side <= presets.SMALL_SIDE else "paper"
+    if asked != "paper":
+        preset = {"small": presets.small, "paper-cifar": presets.paper_cifar}[asked]
+        views = method.view_count(config.method)
+        config = parse_config(method, words, preset(method, *blank, source, views=views))
+    return presets.at_equal_cost(method, replace(config, run=replace(config.run, preset=asked))), source
 
 
 def parse_config(method: type[Method], words: list[str], default: AnyConfig) -> AnyConfig:
@@ -116,7 +120,7 @@ def parse_config(method: type[Method], words: list[str], default: AnyConfig) -> 
         kind,
         prog=f"manyview pretrain {method.name}",
         description=f"{method.Config.__doc__} Defaults shown are those of --preset "
-        f"{'small' if default.encoder.backbone == 'tiny' else 'paper'}.",
+        f"{PRESET_OF.get(default.encoder.backbone, 'paper')}.",
         args=words,
         default=default,
         config=(tyro.conf.OmitArgPrefixes,),
@@ -365,7 +369,9 @@ def views_command(words: list[str]) -> None:
     method = find(args.method)
     run, data = RunConfig(out=Path(), seed=args.seed), DataConfig(data=args.data)
     small = source.median_side <= presets.SMALL_SIDE
-    config = presets.small(method, run, data, source) if small else presets.paper(method, run, data)
+    config = presets.paper(method, run, data)
+    if small:
+        config = presets.small(method, run, data, source, views=method.view_count(config.method))
     view = replace(
         config.views,
         augment=args.augment or config.views.augment,

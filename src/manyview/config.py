@@ -18,9 +18,10 @@ class RunConfig:
     out: Path
     """Run directory; must be new or empty (an interrupted run goes on with `manyview resume OUT`, one that torchrun
     restarts goes on by itself)."""
-    preset: Literal["auto", "small", "paper"] = "auto"
+    preset: Literal["auto", "small", "paper", "paper-cifar"] = "auto"
     """Defaults of the rest of a set-up: `paper` is the papers' (ResNet-50, 224 px); `small` is for images of at most
-    64 px (encoder `tiny`, queue at most half the set, momentum 0.99); `auto` looks at the images."""
+    64 px (encoder `tiny`, queue at most half the set, momentum 0.99); `auto` takes one of these by the images' size.
+    `paper-cifar` is that of CACR on CIFAR-10, CIFAR-100 and STL-10 (AlexNet, 200 epochs, no queue)."""
     config: Path | None = None
     """TOML or JSON file of flags (lr = 0.1, queue-size = 4096 …); a run's config.json is one. Flags override it."""
     seed: int = 0
@@ -71,6 +72,9 @@ class OptimConfig:
 
     batch_size: int = 256
     """Samples per optimizer step, over all devices together."""
+    encoded_views: int | None = None
+    """Views per optimizer step instead of samples, for comparisons at equal cost: --batch-size becomes this number
+    divided by the views of a sample."""
     epochs: int = 200
     """Passes over the data."""
     max_steps: int | None = None

@@ -2,13 +2,17 @@
 
 from dataclasses import fields, replace
 
-from manyview.config import AnyConfig, Config, DataConfig, OptimConfig, RunConfig
+from manyview.config import AnyConfig, Config, DataConfig, OptimConfig, RunConfig, ViewConfig
 from manyview.data import Source
-from manyview.methods import Method
+from manyview.encoders import EncoderConfig
+from manyview.errors import UserError
+from manyview.methods import METHODS, Method
+from manyview.methods.many_views import ManyViews, SmallSet
 
-__all__ = ["SMALL_SIDE", "paper", "small"]
+__all__ = ["SMALL_SIDE", "at_equal_cost", "paper", "paper_cifar", "small"]
 
 SMALL_SIDE = 64  # images up to this many pixels take the small preset
+CIFAR_SIDE = 48  # and up to this many CIFAR's values of `paper-cifar`, others those of STL-10
 
 
 def paper(method: type[Method], run: RunConfig, data: DataConfig) -> AnyConfig:
@@ -16,8 +20,44 @@ def paper(method: type[Method], run: RunConfig, data: DataConfig) -> AnyConfig:
     return Config(method.Config(), run, data, method.paper.views, method.paper.encoder, method.paper.optim)
 
 
-def small(method: type[Method], run: RunConfig, data: DataConfig, source: Source) -> AnyConfig:
-    """A set-up for small images on one machine; τ, λ and M′ stay the paper's.
+def paper_cifar(method: type[Method], run: RunConfig, data: DataConfig, source: Source, *, views: int) -> AnyConfig:
+    """CACR's C.1, for objectives with negatives in the batch. It gives batches for two and for five views: 768 and 128.
+
+    Which of its three sets it is, is told by what the images are like: above `CIFAR_SIDE` STL-10, else by the number of
+    classes, CIFAR-10 where that is unknown. Its "fc8" is the linear head, the probe's "fc7" what the encoder exports.
+    """
+    if not issubclass(method, ManyViews):
+        own = ", ".join(name for name, each in METHODS.items() if issubclass(each, ManyViews))
+        raise UserError(
+            f"--preset paper-cifar has no values for {method.name}, which keeps a queue: use --preset small, or one of "
+            f"{own}"
+        )
+    dataset: SmallSet = "cifar100" if len(source.classes) == 100 else "cifar10"
+    if source.median_side > CIFAR_SIDE:
+        dataset = "stl10"
+    return Config(
+        replace(method.Config(), **method.on_small_sets(dataset, views)),
+        run,
+        data,
+        {
+            "cifar10": ViewConfig(augment="cifar", image_size=32),
+            "cifar100": ViewConfig(augment="cifar100", image_size=32),
+            "stl10": ViewConfig(augment="stl10", image_size=64),
+        }[dataset],
+        EncoderConfig(backbone="alexnet-small", head="linear"),
+        OptimConfig(
+            batch_size=768 if views == 2 else 128,
+            epochs=200,
+            lr=0.12,
+            lr_rule="linear",
+            schedule="step",
+            milestones=(155 / 200, 170 / 200, 185 / 200),
+        ),
+    )
+
+
+def small(method: type[Method], run: RunConfig, data: DataConfig, source: Source, *, views: int) -> AnyConfig:
+    """A set-up for small images on one machine; hyper-parameters of the objective stay the paper's.
 
     With a queue the batch need not be large, and many small steps learn more than few large ones. Its keys must not be
     told from the fresh ones by the batch that they were normalised with: hence the split statistics. The papers'
@@ -25,7 +65,7 @@ def small(method: type[Method], run: RunConfig, data: DataConfig, source: Source
     """
     base = paper(method, run, data)
     queued = "queue_size" in {field.name for field in fields(base.method)}
-    batch = min(64 if queued else 256, len(source))
+    batch = min(64 if queued else 512 // views, len(source))
     own = {"momentum": 0.99, "queue_size": max(1, min(4096, len(source) // 8))} if queued else {}
     splits = 2 if queued and batch % 2 == 0 else 1
     return replace(
@@ -35,3 +75,13 @@ def small(method: type[Method], run: RunConfig, data: DataConfig, source: Source
         encoder=replace(base.encoder, backbone="tiny", bn_splits=splits),
         optim=OptimConfig(batch_size=batch, epochs=20, lr=0.03 if queued else 0.06),
     )
+
+
+def at_equal_cost(method: type[Method], config: AnyConfig) -> AnyConfig:
+    """With the batch that --encoded-views asks for, if it does."""
+    encoded, views = config.optim.encoded_views, method.view_count(config.method)
+    if encoded is None:
+        return config
+    if encoded < views:
+        raise UserError(f"--encoded-views {encoded} is not even one sample of {views} views: use {views} or more")
+    return replace(config, optim=replace(config.optim, batch_size=encoded // views))

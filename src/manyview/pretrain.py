@@ -170,12 +170,15 @@ def check_division(config: AnyConfig) -> None:
         )
 
 
-# The fields that make no sense at zero or below, and those that are shares.
+# The fields that make no sense at zero or below, those that are shares, and those that need company.
 POSITIVE = {"batch_size", "epochs", "max_steps", "lr", "image_size", "checkpoint_every", "keep", "log_every"} | {
-    "temperature", "queue_size", "keys", "key_passes", "accumulate",
+    "temperature", "queue_size", "keys", "key_passes", "accumulate", "encoded_views", "t", "rbf_t",
 }  # fmt: skip
-NOT_NEGATIVE = {"lam", "weight_decay", "warmup_epochs", "knn_every", "workers"}
+NOT_NEGATIVE = {"lam", "weight_decay", "warmup_epochs", "knn_every", "workers"} | {
+    "beta", "t_pos", "t_neg", "align_weight", "uniform_weight", "contrastive_weight",
+}  # fmt: skip
 SHARES = {"momentum", "sgd_momentum"}
+SEVERAL = {"views"}
 
 
 def check_values(config: AnyConfig) -> None:
@@ -188,6 +191,8 @@ def check_values(config: AnyConfig) -> None:
                 raise UserError(f"{flag} must not be negative")
             if name in SHARES and not 0 <= value <= 1:
                 raise UserError(f"{flag} must lie between 0 and 1")
+            if name in SEVERAL and not value >= 2:
+                raise UserError(f"{flag} leaves a query without a positive: use 2 or more")
 
 
 def finish(run: Path, config: AnyConfig, source: Source, parts: Parts, *, start: int, console: Console) -> Path:

@@ -10,9 +10,8 @@ from torch import Tensor, nn
 from manyview import distributed
 from manyview.config import OptimConfig, ViewConfig
 from manyview.encoders import Encoder, EncoderConfig
-from manyview.errors import UserError
 
-__all__ = ["Method", "Paper", "ViewBatch", "check_queue"]
+__all__ = ["Method", "Paper", "ViewBatch"]
 
 
 @dataclass(frozen=True)
@@ -77,12 +76,3 @@ class Method(nn.Module):
 
     def after_step(self) -> None:
         """Nothing, unless the method keeps state of its own."""
-
-
-def check_queue(size: int, samples: int) -> None:
-    """A queue longer than the set would hold a sample's own old keys as its negatives, in every step."""
-    if size > samples:
-        raise UserError(
-            f"--queue-size {size} exceeds the {samples} samples of --data, so that every sample would meet its own "
-            f"old keys as negatives: use --queue-size {max(1, samples // 2)} or less"
-        )

@@ -4,24 +4,24 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from manyview import distributed
 from manyview.config import OptimConfig, ViewConfig
 from manyview.encoders import EncoderConfig
-from manyview.methods.base import Method, Paper, ViewBatch
+from manyview.methods.base import Paper
+from manyview.methods.many_views import ManyViews, ManyViewsConfig
 from manyview.objectives import nt_xent
 
 __all__ = ["SimCLR", "SimCLRConfig"]
 
 
 @dataclass(frozen=True)
-class SimCLRConfig:
+class SimCLRConfig(ManyViewsConfig):
     """A simple framework for contrastive learning (Chen et al., ICML 2020)."""
 
     temperature: float = 0.1
     """τ of the softmax."""
 
 
-class SimCLR(Method):
+class SimCLR(ManyViews):
     name = "simclr"
     Config = SimCLRConfig
     paper = Paper(
@@ -39,9 +39,5 @@ class SimCLR(Method):
     )
     config: SimCLRConfig
 
-    def step(self, batch: ViewBatch) -> dict[str, Tensor]:
-        z = self.embed(batch.views.flatten(0, 1)).unflatten(0, (2, -1))  # (2, N, D), one pass
-        everyone = distributed.gather(z, dim=1)
-        offset = distributed.rank() * z.shape[1]
-        loss = nt_xent(z, temperature=self.config.temperature, pool=everyone, offset=offset)
-        return {"loss": loss, "positive": (z[0] * z[1]).sum(1).detach().mean()}
+    def loss(self, views: Tensor, pool: Tensor, offset: int) -> Tensor:
+        return nt_xent(views, temperature=self.config.temperature, pool=pool, offset=offset)

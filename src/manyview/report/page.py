@@ -16,9 +16,20 @@ __all__ = ["render"]
 # Nothing is fetched and nothing is run, whatever a file name may try.
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 _METHODS = {
+    "au-cl": "AU-CL",
+    "au-cl-moco": "AU-CL (MoCo)",
+    "cacr": "CACR",
+    "cacr-moco": "CACR (MoCo)",
+    "cl": "CL",
+    "cmc-aug": "CMC of augmented views",
+    "hn-cl": "HN-CL",
+    "hn-cl-moco": "HN-CL (MoCo)",
     "jcl": "JCL",
     "moco-v1": "MoCo v1",
     "moco-v2": "MoCo v2",
+    "mv-dhel": "MV-DHEL",
+    "mv-infonce": "MV-InfoNCE",
+    "pvc": "Poly-view contrast",
     "simclr": "SimCLR",
     "vanilla": "Vanilla multi-key",
 }

@@ -1,0 +1,25 @@
+"""AU-CL in the frame of MoCo v2: uniformity over the queue and over the queries of the batch."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from manyview.methods.au_cl import AlignUniform
+from manyview.methods.queued_views import QueuedViews, QueuedViewsConfig
+
+__all__ = ["AUCLMoCo", "AUCLMoCoConfig"]
+
+
+@dataclass(frozen=True)
+class AUCLMoCoConfig(AlignUniform, QueuedViewsConfig):
+    """Alignment and uniformity with a momentum encoder and a queue (Wang & Isola, ICML 2020)."""
+
+
+class AUCLMoCo(QueuedViews):
+    name = "au-cl-moco"
+    Config = AUCLMoCoConfig
+    config: AUCLMoCoConfig
+    of_all_ranks = True
+
+    def loss(self, positives: Tensor, negatives: Tensor) -> Tensor:
+        return self.config.of(positives, negatives)

@@ -1,0 +1,71 @@
+"""SimCLR's frame for any number of views: each is a query in turn, the other samples of the batch its negatives."""
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from manyview import distributed
+from manyview.config import OptimConfig, ViewConfig
+from manyview.encoders import EncoderConfig
+from manyview.methods.base import Method, Paper, ViewBatch
+from manyview.negatives import InBatch
+from manyview.objectives import similarity
+
+__all__ = ["ManyViews", "ManyViewsConfig", "SmallSet", "contrasts", "others"]
+
+SmallSet = Literal["cifar10", "cifar100", "stl10"]
+
+
+@dataclass(frozen=True)
+class ManyViewsConfig:
+    views: int = 2
+    """Views of each sample, K + 1: each is a query in turn, the K others are its positives."""
+
+
+class ManyViews(Method):
+    """A member of the family says what its `loss` is."""
+
+    paper = Paper(
+        ViewConfig(augment="moco-v2"),
+        EncoderConfig(head="mlp"),
+        OptimConfig(batch_size=256, lr=0.03, epochs=200, schedule="cosine"),
+    )
+    config: Any
+
+    @classmethod
+    def view_count(cls, config: ManyViewsConfig) -> int:
+        return config.views
+
+    @classmethod
+    def on_small_sets(cls, dataset: SmallSet, views: int) -> dict[str, float]:
+        """The hyper-parameters to which CACR's C.1 gives other values than the defaults."""
+        return {}
+
+    def step(self, batch: ViewBatch) -> dict[str, Tensor]:
+        views = self.embed(batch.views.flatten(0, 1)).unflatten(0, (len(batch.views), -1))  # (V, N, D), one pass
+        loss = self.loss(views, distributed.gather(views, dim=1), distributed.rank() * views.shape[1])
+        positive = (views * (views.sum(0) - views)).sum(2).detach().mean() / (len(views) - 1)
+        return {"loss": loss, "positive": positive}
+
+    @abstractmethod
+    def loss(self, views: Tensor, pool: Tensor, offset: int) -> Tensor:
+        """Of the embeddings `views` (V, N, D), which start at `offset` among those of all ranks, `pool` (V, P, D)."""
+
+
+def contrasts(
+    views: Tensor, pool: Tensor, offset: int, scope: Literal["same", "other", "all"]
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """For each view as the query: its positives (N, V-1), and its negatives (N, K) in the batch."""
+    negatives = InBatch(scope)
+    for view, query in enumerate(views):
+        positives = similarity(query, others(views, view).transpose(0, 1))
+        yield positives, negatives.similarity(query, pool, view=view, offset=offset)
+
+
+def others(views: Tensor, view: int) -> Tensor:
+    """All of (V, …) but one."""
+    return torch.cat([views[:view], views[view + 1 :]])

@@ -1,0 +1,33 @@
+"""MV-InfoNCE: one term for each sample, in which all pairs of its views stand together."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from manyview.methods.many_views import ManyViews, ManyViewsConfig
+from manyview.objectives import mv_infonce
+
+__all__ = ["MVInfoNCE", "MVInfoNCEConfig"]
+
+
+@dataclass(frozen=True)
+class MVInfoNCEConfig(ManyViewsConfig):
+    """InfoNCE of all pairs of views at once (Koromilas et al. 2025)."""
+
+    views: int = 4
+    """Views of each sample, of which all pairs are positives."""
+    temperature: float = 0.1
+    """τ of the softmax."""
+    same_view: bool = True
+    """Other samples in the query's own view are negatives too: so in the released code, not in the printed formula."""
+
+
+class MVInfoNCE(ManyViews):
+    name = "mv-infonce"
+    Config = MVInfoNCEConfig
+    config: MVInfoNCEConfig
+
+    def loss(self, views: Tensor, pool: Tensor, offset: int) -> Tensor:
+        return mv_infonce(
+            views, temperature=self.config.temperature, same_view=self.config.same_view, pool=pool, offset=offset
+        )

@@ -1,0 +1,32 @@
+"""Poly-view contrast: one positive at a time among all views, averaged geometrically or arithmetically."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor
+
+from manyview.methods.many_views import ManyViews, ManyViewsConfig
+from manyview.objectives import pvc
+
+__all__ = ["PVC", "PVCConfig"]
+
+
+@dataclass(frozen=True)
+class PVCConfig(ManyViewsConfig):
+    """Poly-view contrastive learning (Shidani et al., ICLR 2024)."""
+
+    views: int = 4
+    """Views of each sample: each is a query in turn, the others are its positives."""
+    temperature: float = 0.1
+    """τ of the softmax."""
+    mean: Literal["geometric", "arithmetic"] = "geometric"
+    """How the likelihoods of a query's positives are averaged."""
+
+
+class PVC(ManyViews):
+    name = "pvc"
+    Config = PVCConfig
+    config: PVCConfig
+
+    def loss(self, views: Tensor, pool: Tensor, offset: int) -> Tensor:
+        return pvc(views, temperature=self.config.temperature, mean=self.config.mean, pool=pool, offset=offset)

@@ -1,0 +1,81 @@
+"""Every method on two real ranks and on one: the same losses, gradients, weights and queue."""
+
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from stepping import make
+from torch import Tensor
+
+from manyview import distributed
+from manyview.methods import METHODS, Method, ViewBatch
+
+SAMPLES, STEPS = 4, 3
+VARIANTS: dict[str, dict[str, Any]] = {
+    **{name: {} for name in METHODS},
+    "cacr rbf": {"cost": "rbf"},
+    "cacr-moco rbf": {"cost": "rbf"},
+    "au-cl with contrast": {"contrastive_weight": 1.0},
+    "au-cl-moco with contrast": {"contrastive_weight": 1.0},
+    "cacr-moco without the batch": {"with_intra_batch": False},
+    "cacr-moco masked": {"mask_own": True},
+    "vanilla, all branches": {"all_branches": True},
+}
+
+
+def method_of(variant: str) -> Method:
+    kind = METHODS[variant.split(",")[0].split()[0]]
+    known = {field.name for field in fields(kind.Config)}
+    few = {"views": 3, "keys": 2, "queue_size": 10, "momentum": 0.9}
+    config = replace(kind.Config(), **{name: few[name] for name in few if name in known}, **VARIANTS[variant])
+    method: Method = make(kind, config)
+    return method
+
+
+def learn(variant: str) -> dict[str, Tensor]:
+    """What a few steps leave behind, with this rank's part of each batch."""
+    method = method_of(variant)
+    method.parallelise()
+    optimizer = torch.optim.SGD(method.encoder.parameters(), lr=0.1, momentum=0.9)
+    share = SAMPLES // distributed.world_size()
+    mine = slice(distributed.rank() * share, (distributed.rank() + 1) * share)
+    losses = []
+    for step in range(STEPS):
+        generator = torch.Generator().manual_seed(step)
+        views = torch.randn(method.view_count(method.config), SAMPLES, 3, 16, 16, generator=generator).double()
+        index = torch.arange(SAMPLES)  # the same samples each time, so that masking their own keys matters
+        loss = method.step(ViewBatch(views[:, mine], index[mine], step, STEPS))["loss"]
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        method.after_step()
+        losses.append(distributed.mean(loss.detach()))
+    sums = {f"momentum {i}": state["momentum_buffer"] for i, state in enumerate(optimizer.state.values())}
+    return {"losses": torch.stack(losses), **sums, **method.state_dict()}
+
+
+def work(rank: int, store: str, out: str) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+    torch.save({variant: learn(variant) for variant in VARIANTS}, f"{out}{rank}")
+    dist.destroy_process_group()
+
+
+@pytest.fixture(scope="module")
+def together(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, dict[str, Tensor]]]:
+    place = tmp_path_factory.mktemp("ranks")
+    mp.spawn(work, (str(place / "store"), str(place / "rank")), nprocs=2)
+    return [torch.load(place / f"rank{rank}", weights_only=True) for rank in (0, 1)]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_two_ranks_learn_what_one_learns(variant: str, together: list[dict[str, dict[str, Tensor]]]) -> None:
+    alone = learn(variant)
+    for rank in together:
+        assert rank[variant].keys() == alone.keys()
+        for name, expected in alone.items():
+            assert (rank[variant][name] - expected).abs().max() < 1e-9, name
+    assert alone["momentum 0"].abs().max() > 1e-6

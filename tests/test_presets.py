@@ -1,0 +1,71 @@
+"""What a preset makes of a method and its images."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from manyview import presets
+from manyview.config import AnyConfig, DataConfig, RunConfig
+from manyview.data.source import Arrays
+from manyview.errors import UserError
+from manyview.methods import METHODS, find
+from manyview.methods.many_views import ManyViews
+
+RUN, DATA = RunConfig(out=Path("run")), DataConfig(data="somewhere")
+
+
+class Images(Arrays):
+    def __init__(self, side: int, classes: int) -> None:
+        self.images = torch.zeros(1000, 3, side, side, dtype=torch.uint8)
+        self.size, self.classes = (side, side), tuple(map(str, range(classes)))
+
+
+def cifar(name: str, *, side: int = 32, classes: int = 10, views: int = 2) -> AnyConfig:
+    return presets.paper_cifar(find(name), RUN, DATA, Images(side, classes), views=views)
+
+
+@pytest.mark.parametrize(
+    ("side", "classes", "augment", "size", "t_neg"),
+    [(32, 10, "cifar", 32, (2.0, 0.9)), (32, 100, "cifar100", 32, (3.0, 2.0)), (96, 10, "stl10", 64, (3.0, 2.0))],
+)
+def test_cacr_on_the_sets_of_c1(side: int, classes: int, augment: str, size: int, t_neg: tuple[float, float]) -> None:
+    for views, expected, batch in ((2, t_neg[0], 768), (5, t_neg[1], 128)):
+        config = cifar("cacr", side=side, classes=classes, views=views)
+        assert (config.method.t_pos, config.method.t_neg) == (1.0, expected)
+        assert (config.views.augment, config.views.image_size, config.views.min_crop) == (augment, size, None)
+        assert (config.encoder.backbone, config.encoder.head) == ("alexnet-small", "linear")
+        optim = config.optim
+        assert (optim.batch_size, optim.lr, optim.lr_rule, optim.epochs) == (batch, 0.12, "linear", 200)
+        assert [round(share * optim.epochs, 6) for share in optim.milestones] == [155, 170, 185]
+        assert (optim.optimizer, optim.sgd_momentum, optim.weight_decay) == ("sgd", 0.9, 1e-4)
+
+
+def test_the_rivals_on_the_sets_of_c1() -> None:
+    assert cifar("cl").method.temperature == 0.19
+    assert (cifar("au-cl").method.t, cifar("au-cl").method.temperature) == (2.0, 0.19)
+    assert (cifar("hn-cl").method.temperature, cifar("hn-cl").method.beta) == (0.5, 1.0)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_methods_with_a_queue_have_no_such_set_up(name: str) -> None:
+    if issubclass(find(name), ManyViews):
+        assert cifar(name).encoder.backbone == "alexnet-small"
+    else:
+        with pytest.raises(UserError, match=f"--preset paper-cifar has no values for {name}, which keeps a queue"):
+            cifar(name)
+
+
+def test_small_batches_hold_as_many_views_whatever_the_method() -> None:
+    batches = [presets.small(find("cacr"), RUN, DATA, Images(32, 10), views=views).optim.batch_size for views in (2, 5)]
+    assert batches == [256, 102]
+
+
+def test_encoded_views_are_shared_out_among_samples() -> None:
+    for name, samples in (("cl", 256), ("cacr", 102), ("jcl", 85)):
+        kind = find(name)
+        config = presets.paper(kind, RUN, DATA)
+        asked = presets.at_equal_cost(kind, replace(config, optim=replace(config.optim, encoded_views=512)))
+        assert asked.optim.batch_size == samples
+        assert presets.at_equal_cost(kind, config) is config
