@@ -15,13 +15,13 @@ test: lint
 	$(BIN)/pytest
 
 lint: .venv/installed
-	$(BIN)/ruff check src tests bench
-	$(BIN)/ruff format --check src tests bench
+	$(BIN)/ruff check src tests bench experiments
+	$(BIN)/ruff format --check src tests bench experiments
 	$(BIN)/mypy
 
 format: .venv/installed
-	$(BIN)/ruff check --fix src tests bench
-	$(BIN)/ruff format src tests bench
+	$(BIN)/ruff check --fix src tests bench experiments
+	$(BIN)/ruff format src tests bench experiments
 
 bench: .venv/bench-installed
 	$(BIN)/python -m bench
