@@ -1,4 +1,5 @@
-"""How time and memory of a step grow with the keys, the queue and the batch: jcl against explicit pairs."""
+"""How time and memory of a step grow: jcl against explicit pairs with the keys, the queue and the batch, cacr with its
+positives."""
 
 import json
 import subprocess
@@ -31,23 +32,27 @@ class Axis:
     label: str
     values: tuple[int, ...]
     fixed: dict[str, int]
+    kinds: tuple[str, ...] = KINDS
+    flag: str = ""  # of bench.point, where it is not the name
 
 
 AXES = (
     Axis("keys", "keys per sample, M′", (1, 2, 4, 6, 8, 12, 16), {"queue": QUEUE, "batch": BATCH}),
     Axis("queue", "queue size, K", tuple(2**power for power in range(10, 18)), {"keys": KEYS, "batch": 128}),
     Axis("batch", "batch size, N", (32, 64, 128, 256, 512), {"keys": KEYS, "queue": QUEUE}),
+    Axis("positives", "positives per query, K", (1, 2, 4, 6, 8, 10), {"batch": 128}, kinds=("cacr",), flag="keys"),
 )
 
 
 def measure(results: Path, console: Console, quick: bool) -> None:
     """Measures all points of all curves and keeps each axis in a file."""
     for axis in AXES:
-        curves: dict[str, list[dict[str, float]]] = {kind: [] for kind in KINDS}
+        curves: dict[str, list[dict[str, float]]] = {kind: [] for kind in axis.kinds}
         with console.status("") as status:
             for kind, value in points(axis, quick):
                 status.update(f"curves: {kind}, {axis.label} = {value}")
-                curves[kind].append({axis.name: value, **point(kind, {**axis.fixed, axis.name: value}, quick)})
+                settings = {**axis.fixed, axis.flag or axis.name: value}
+                curves[kind].append({axis.name: value, **point(kind, settings, quick)})
             record: dict[str, Any] = {
                 "name": f"curves-{axis.name}",
                 "axis": axis.name,
@@ -67,7 +72,7 @@ def measure(results: Path, console: Console, quick: bool) -> None:
 def points(axis: Axis, quick: bool) -> Iterator[tuple[str, int]]:
     """The kinds take turns at every value, so that a drift of the machine's speed touches all alike."""
     values = axis.values[:2] if quick else axis.values
-    return ((kind, value) for value in values for kind in KINDS)
+    return ((kind, value) for value in values for kind in axis.kinds)
 
 
 def point(kind: str, settings: dict[str, int], quick: bool) -> dict[str, float]:

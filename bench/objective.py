@@ -1,4 +1,4 @@
-"""Races of what needs no images: JCL's objective and the momentum update, against the forms in which they came out."""
+"""Races of what needs no images: objectives and the momentum update, against the forms in which they came out."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -7,16 +7,28 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
-from bench.lines import JCL_OBJECTIVE, JCL_POSITIVES, MOMENTUM_UPDATE, OBJECTIVE_QUEUE, POSITIVES_DIM
+from bench.lines import (
+    CACR_IN_BATCH,
+    CACR_OBJECTIVE,
+    CACR_POSITIVES,
+    IN_BATCH,
+    JCL_OBJECTIVE,
+    JCL_POSITIVES,
+    MOMENTUM_UPDATE,
+    OBJECTIVE_QUEUE,
+    POSITIVES_DIM,
+)
 from bench.race import Race, timed
 from bench.steps import BATCH, KEYS
 from manyview.encoders import EncoderConfig, Momentum, build_encoder
-from manyview.objectives import jcl, similarity
+from manyview.negatives import InBatch
+from manyview.objectives import cacr, jcl, similarity
 
 __all__ = ["races"]
 
 THREADS = 2
 TAU, LAM = 0.2, 4.0
+T_POS, T_NEG = 1.0, 2.0
 MOMENTUM = 0.999
 
 
@@ -31,6 +43,8 @@ class Sample(NamedTuple):
 def races(quick: bool) -> Iterator[Race]:
     yield objective(4096 if quick else OBJECTIVE_QUEUE, quick)
     yield positives(256 if quick else POSITIVES_DIM, quick)
+    yield with_a_queue(4096 if quick else OBJECTIVE_QUEUE, quick)
+    yield in_the_batch(64 if quick else IN_BATCH, quick)
     yield momentum(quick)
 
 
@@ -94,6 +108,74 @@ def positives(dim: int, quick: bool) -> Race:
         THREADS,
         repeats=5,
         allocates={"manyview": ours, "released formula": released},
+    )
+
+
+def with_a_queue(queue: int, quick: bool) -> Race:
+    """Both start before the normalisation: after it gradients of dot products and of differences differ radially."""
+    raw, keys, negatives = sample(128, queue)
+    keys = keys[:, :CACR_POSITIVES]
+
+    def ours() -> Tensor:
+        query = normalize(raw, dim=1)
+        loss = cacr(
+            similarity(query, keys),
+            similarity(query, negatives),
+            t_pos=T_POS,
+            t_neg=T_NEG,
+            detach_positive_weights=True,
+        )
+        return torch.autograd.grad(loss, raw)[0]
+
+    def printed() -> Tensor:
+        query = normalize(raw, dim=1)
+        near = (query - keys.transpose(0, 1)).norm(p=2, dim=-1).pow(2).transpose(1, 0)
+        with torch.no_grad():
+            pull = torch.softmax(near.mul(T_POS), dim=1)
+        far = 2 - 2 * torch.mm(query, negatives.T)
+        push = torch.softmax(far.mul(-T_NEG), dim=1)
+        loss = (near * pull).sum(1).mean() + (far.mul(-1.0) * push).sum(1).mean()
+        return torch.autograd.grad(loss, raw)[0]
+
+    torch.testing.assert_close(ours(), printed(), rtol=1e-3, atol=1e-5)
+    return Race(
+        {"manyview": timed(ours), "Algorithm 3": timed(printed)},
+        (CACR_OBJECTIVE,),
+        THREADS,
+        repeats=5 if quick else 9,
+        allocates={"manyview": ours, "Algorithm 3": printed},
+    )
+
+
+def in_the_batch(samples: int, quick: bool) -> Race:
+    torch.manual_seed(0)
+    raw = torch.randn(2, samples, 128).requires_grad_()
+    different = ~torch.eye(samples, dtype=torch.bool)
+
+    def ours() -> Tensor:
+        views = normalize(raw, dim=2)
+        loss = cacr(
+            similarity(views[0], views[1].unsqueeze(1)),
+            InBatch("same").similarity(views[0], views, view=0),
+            t_pos=T_POS,
+            t_neg=T_NEG,
+        )
+        return torch.autograd.grad(loss, raw)[0]
+
+    def differences() -> Tensor:
+        views = normalize(raw, dim=2)
+        near = (views[0] - views[1]).norm(p=2, dim=-1).pow(2)  # the weight of a single positive is 1
+        far = (views[0][:, None] - views[0]).norm(p=2, dim=-1).pow(2)[different].view(samples, samples - 1)
+        push = torch.softmax(far.mul(-T_NEG), dim=1)
+        loss = near.mean() + (far.mul(-1.0) * push).sum(1).mean()
+        return torch.autograd.grad(loss, raw)[0]
+
+    torch.testing.assert_close(ours(), differences(), rtol=1e-3, atol=1e-5)
+    return Race(
+        {"manyview": timed(ours), "differences": timed(differences)},
+        (CACR_IN_BATCH,),
+        THREADS,
+        repeats=5 if quick else 9,
     )
 
 

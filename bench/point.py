@@ -21,6 +21,7 @@ METHODS = {
     "jcl": ("jcl", {}),
     "vanilla": ("vanilla", {}),
     "vanilla, all branches": ("vanilla", {"all_branches": True}),
+    "cacr": ("cacr", {}),
 }
 
 
@@ -31,8 +32,9 @@ def measure(kind: str, *, keys: int, queue: int, batch: int, repeats: int) -> di
         once = forward_pass(Ready(augmentation(1), images).made[0])
     else:
         name, settings = METHODS[kind]
+        positives = {"views": 1 + keys} if kind == "cacr" else {"keys": keys}
         ready = Ready(augmentation(1 + keys), images)
-        steps = loop(method_of(name, queue=queue, keys=keys, **settings), endless(images), ready)
+        steps = loop(method_of(name, queue=queue, **positives, **settings), endless(images), ready)
         once = steps.__next__
     forget_peak()
     before = peak()

@@ -10,7 +10,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from bench.race import Race, Side, machine, threads, write
 
-__all__ = ["PREFIX", "TOP", "measure"]
+__all__ = ["PREFIX", "TOP", "measure", "operators"]
 
 PREFIX = "profile-"
 TOP = 15
@@ -23,10 +23,16 @@ def measure(line: str, races: Iterable[Race], results: Path, console: Console) -
             if entry.name != line:
                 continue
             with threads(race.threads), console.status(f"profile of {line}"):
-                sides = {name: operators(race.sides[name]) for name in (entry.ours, entry.theirs)}
+                sides = {name: profiled(race.sides[name]) for name in (entry.ours, entry.theirs)}
             record = {"name": line, "what": entry.what, "against": entry.against, "threads": race.threads}
             write(results / f"{PREFIX}{line}.json", {**record, "sides": sides, **machine()})
             return
+
+
+def profiled(side: Side) -> dict[str, Any]:
+    """Where the side runs, which may be another process."""
+    own = getattr(side, "operators", None)
+    return operators(side) if own is None else own()
 
 
 def operators(side: Side) -> dict[str, Any]:

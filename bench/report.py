@@ -18,7 +18,7 @@ __all__ = ["PAGE", "write"]
 
 PAGE = "PERFORMANCE.md"
 NOTHING = "*Not measured yet: run `make bench`.*"
-COLOURS = dict(zip(KINDS, ("tab:blue", "tab:orange", "tab:red"), strict=True))
+COLOURS = dict(zip((*KINDS, "cacr"), ("tab:blue", "tab:orange", "tab:red", "tab:green"), strict=True))
 
 Record = dict[str, Any]
 
@@ -150,6 +150,8 @@ def curve_text(curves: list[Record]) -> str:
         parts.append(f"![Time and peak memory of a step against {record['label']} ({fixed})]({record['name']}.svg)")
         if "fits" in record:
             parts.append(slope_text(record))
+        if record["axis"] == "positives":
+            parts.append(positives_text(record))
     return "\n\n".join(parts)
 
 
@@ -165,6 +167,19 @@ def slope_text(record: Record) -> str:
     heading = ("method", "one more key costs (fitted line)", "in forward passes")
     batch = record["fixed"]["batch"]
     return f"A forward pass of the {batch} keys alone takes {duration(forward)}.\n\n{table(heading, rows)}"
+
+
+def positives_text(record: Record) -> str:
+    """The counterpart of CACR's Table 14: a step encodes K + 1 views of each sample."""
+    rows = [
+        (
+            f"{entry['positives']}",
+            f"{duration(entry['seconds'])} ({duration(entry['least'])} – {duration(entry['most'])})",
+            duration(entry["seconds"] / (1 + entry["positives"])),
+        )
+        for entry in record["curves"]["cacr"]
+    ]
+    return table(("K", "a step of cacr (least – most)", "for each of its K + 1 views"), rows)
 
 
 def profile_text(profiles: list[Record]) -> str:
@@ -208,11 +223,13 @@ def plot(record: Record, path: Path) -> None:
             memory.plot(values, [entry["step_bytes"] / 2**20 for entry in curve], **style)
         for axes, label in ((time, "seconds per step"), (memory, "peak memory of a step, MiB")):
             axes.set(xlabel=record["label"], ylabel=label)
-            if record["axis"] != "keys":
+            if record["axis"] in ("queue", "batch"):
                 axes.set_xscale("log", base=2)
                 axes.xaxis.set_major_formatter(lambda value, _: f"{value / 1024:g}k" if value >= 1024 else f"{value:g}")
             axes.set_ylim(bottom=0)
             axes.grid(alpha=0.3)
             axes.spines[["top", "right"]].set_visible(False)
-        figure.legend(*time.get_legend_handles_labels(), loc="outside upper center", ncols=len(KINDS), frameon=False)
+        figure.legend(
+            *time.get_legend_handles_labels(), loc="outside upper center", ncols=len(record["curves"]), frameon=False
+        )
         figure.savefig(path, metadata={"Date": None})

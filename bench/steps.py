@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import fields
 from typing import Any
 
 import torch
@@ -44,7 +45,9 @@ Steps = Iterator[object]
 
 def method_of(name: str, *, queue: int = QUEUE, **settings: Any) -> Method:
     kind = find(name)
-    config = kind.Config(queue_size=queue, momentum=MOMENTUM, temperature=TEMPERATURE, **settings)
+    common = {"queue_size": queue, "momentum": MOMENTUM, "temperature": TEMPERATURE}
+    known = {field.name for field in fields(kind.Config)}
+    config = kind.Config(**{key: value for key, value in common.items() if key in known}, **settings)
     torch.manual_seed(0)
     return kind(config, build_encoder(ENCODER), samples=queue, seed=0)
 

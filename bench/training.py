@@ -3,10 +3,10 @@
 import itertools
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader
 
 from bench.lines import (
     STEP_OVERHEAD,
@@ -18,10 +18,10 @@ from bench.lines import (
     TRAIN_MOCO_CHANNELS_LAST,
     Line,
 )
-from bench.peers import LightlyMoCo, lightly_loader, lightly_views
 from bench.race import Race, Side
+from bench.remote import Remote
 from bench.steps import BATCH, KEYS, QUEUE, SIZE, Ready, Steps, augmentation, bare_loop, endless, loop, method_of
-from manyview.data import Loader, Source, open_source
+from manyview.data import Loader, open_source
 from manyview.views import recipe
 
 __all__ = ["races"]
@@ -34,36 +34,66 @@ OUR_WARM_UP = 2  # steps
 
 
 def races(quick: bool) -> Iterator[Race]:
-    yield end_to_end(quick)
+    with ExitStack() as processes:
+        yield end_to_end(quick, processes)
     yield overhead(quick)
 
 
-def end_to_end(quick: bool) -> Race:
+def end_to_end(quick: bool, processes: ExitStack) -> Race:
+    """Every side in a process of its own, each with the wait policy that suits it: without workers it is better that
+    threads spin while they wait, but so they would rob lightly's workers of the cores."""
     steps, batch = (1, 16) if quick else (5, BATCH)
-    source = open_source("scenes")
-    images = source.batch(torch.arange(len(source)))
-    sides = {
-        TRAIN_MOCO.ours: ours(source, "moco-v2", steps=steps, batch=batch),
-        TRAIN_JCL.ours: ours(source, "jcl", steps=steps, batch=batch, keys=KEYS),
+    size = {"steps": steps, "batch": batch}
+    made: dict[str, tuple[str, dict[str, Any], str]] = {
+        TRAIN_MOCO.ours: ("ours", {"name": "moco-v2", **size}, "DEFAULT"),
+        TRAIN_JCL.ours: ("ours", {"name": "jcl", "keys": KEYS, **size}, "DEFAULT"),
     }
     for views, pair in ((2, (TRAIN_MOCO, TRAIN_MOCO_CHANNELS_LAST)), (1 + KEYS, (TRAIN_JCL, TRAIN_JCL_CHANNELS_LAST))):
-        transform = lightly_views(recipe("moco-v2"), views=views, size=SIZE)
-        loader = lightly_loader(images, transform, batch=batch, batches=AHEAD + steps + AHEAD)
         for line, channels_last in zip(pair, (False, True), strict=True):
-            sides[line.theirs] = lightly(LightlyMoCo(channels_last=channels_last), loader, steps=steps)
+            made[line.theirs] = ("lightly", {"views": views, "channels_last": channels_last, **size}, "PASSIVE")
+    sides: dict[str, Side] = {
+        name: processes.enter_context(closing(Remote(__name__, maker, settings, threads=THREADS, wait_policy=policy)))
+        for name, (maker, settings, policy) in made.items()
+    }
     lines = (TRAIN_MOCO, TRAIN_MOCO_CHANNELS_LAST, TRAIN_JCL, TRAIN_JCL_CHANNELS_LAST, TRAIN_JCL_AGAINST_MOCO)
-    facts = {"batch": batch, "queue": QUEUE, "steps_per_repeat": steps, "images": source.name}
-    return Race(sides, making(lines, batch * steps), THREADS, repeats=1 if quick else 5, facts=facts)
+    facts = {
+        "batch": batch,
+        "queue": QUEUE,
+        "steps_per_repeat": steps,
+        "images": "scenes",
+        "wait_policies": {name: policy for name, (_, _, policy) in made.items()},
+    }
+    return Race(sides, making(lines, batch * steps), THREADS, repeats=1 if quick else 7, facts=facts)
 
 
 def making(lines: Sequence[Line], images: int) -> tuple[Line, ...]:
     return tuple(line.making(images) for line in lines)
 
 
-def ours(source: Source, name: str, *, steps: int, batch: int, **settings: Any) -> Side:
+def ours(*, name: str, steps: int, batch: int, **settings: Any) -> Side:
     method = method_of(name, **settings)
-    loader = Loader(source, batch_size=batch, seed=0, stop=1_000_000)
+    loader = Loader(open_source("scenes"), batch_size=batch, seed=0, stop=1_000_000)
     return stretch(loop(method, loader, augmentation(method.view_count(method.config))), steps)
+
+
+def lightly(*, views: int, channels_last: bool, steps: int, batch: int) -> Side:
+    # Imported only now: the overhead is measured without the peers.
+    from bench.peers import LightlyMoCo, lightly_loader, lightly_views
+
+    source = open_source("scenes")
+    transform = lightly_views(recipe("moco-v2"), views=views, size=SIZE)
+    images = source.batch(torch.arange(len(source)))
+    loader = lightly_loader(images, transform, batch=batch, batches=AHEAD + steps + AHEAD)
+    model = LightlyMoCo(channels_last=channels_last)
+
+    def side() -> float:
+        moments = []
+        for made, _ in loader:
+            model.step(made)
+            moments.append(time.perf_counter())
+        return moments[AHEAD + steps - 1] - moments[AHEAD - 1]
+
+    return side
 
 
 def stretch(endless_steps: Steps, steps: int) -> Side:
@@ -81,17 +111,6 @@ def stretch(endless_steps: Steps, steps: int) -> Side:
 def advance(steps: Steps, count: int) -> None:
     for _ in itertools.islice(steps, count):
         pass
-
-
-def lightly(model: LightlyMoCo, loader: DataLoader[Any], *, steps: int) -> Side:
-    def side() -> float:
-        moments = []
-        for views, _ in loader:
-            model.step(views)
-            moments.append(time.perf_counter())
-        return moments[AHEAD + steps - 1] - moments[AHEAD - 1]
-
-    return side
 
 
 def overhead(quick: bool) -> Race:
