@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from manyview.views import RECIPES, Augment
+from manyview.views import RECIPES, Augment, space
 from manyview.views import augment as module
 
 RECIPE = RECIPES["moco-v2"]
@@ -72,8 +72,8 @@ def test_views_worked_on_alone_are_the_same_as_those_worked_on_together(
     together = augment.apply(batch, plan)
     monkeypatch.setattr(module, "_ALONE", 1)
     monkeypatch.setattr(module, "_LARGE", 1)
-    monkeypatch.setattr(module, "_DENSE", 8)
-    monkeypatch.setattr(module, "_BAND", 12)
+    monkeypatch.setattr(space, "_DENSE", 8)
+    monkeypatch.setattr(space, "_BAND", 12)
     alone = Augment(RECIPES["simclr"], views=4, size=32, seed=0).apply(batch, plan)
     torch.testing.assert_close(alone, together, atol=1e-5, rtol=0)
     assert alone.flatten(0, 1).is_contiguous(memory_format=torch.channels_last)

@@ -16,7 +16,7 @@ from torch import Tensor
 from torchvision.transforms.functional import pil_to_tensor
 
 from manyview.views import RECIPES, Augment, Plan, Recipe
-from manyview.views.augment import JITTER, ORDERS
+from manyview.views.plan import JITTER, ORDERS
 
 # Without normalisation the views are in [0, 1].
 PLAIN = replace(RECIPES["simclr"], mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))

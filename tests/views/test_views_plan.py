@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from manyview.views import RECIPES, Augment, Plan, Recipe
-from manyview.views.augment import ORDERS
+from manyview.views.plan import ORDERS
 
 SAMPLES = 20_000
 BUSY = Recipe(jitter=0.8, hue=0.1, blur=0.5, solarise=0.2)

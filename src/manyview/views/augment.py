@@ -1,18 +1,13 @@
 """How one image becomes V views: random resized crop, flip, colour jitter, greyscale, blur, solarise, normalise.
 
 Every random number is a hash of (seed, epoch, sample, view, draw), so a sample's views are the same in any batch,
-worker or rank. All views of a batch are made together. Crop, flip and blur are separable and linear, so each is a
-product A X B with small matrices. Colours are three planes (3, B, …), each in one piece; B counts views, of whatever
-samples.
+worker or rank. All views of a batch are made together; B counts views, of whatever samples.
 """
 
-import itertools
 import math
 import mmap
-from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -20,302 +15,59 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from manyview import counter
+from manyview.views.colour import Jitter, compiled_hue, greyscale, hue, solarise, where
+from manyview.views.plan import ORDERS, Plan
 from manyview.views.recipes import Recipe
+from manyview.views.space import Blur, resize
 
-__all__ = ["JITTER", "ORDERS", "Augment", "Plan"]
-
-JITTER = ("brightness", "contrast", "saturation", "hue")
-ORDERS = torch.tensor(list(itertools.permutations(range(len(JITTER)))))  # (24, 4) of numbers in JITTER
-_BRIGHTNESS, _CONTRAST, _SATURATION, _HUE = range(4)  # numbers in JITTER
-_BLENDS = {_BRIGHTNESS, _CONTRAST, _SATURATION}
+__all__ = ["Augment"]
 
 _TAG = 0x7669657773  # "views": keeps these draws apart from everybody else's
 _TRIES = 10  # crops are drawn until one fits, as often as torchvision draws them
 _DRAWS = (_TRIES, _TRIES, 2, 11)  # area, ratio, position, and one each for the rest; new ones go to the end
-_LUMA = torch.tensor([0.2989, 0.587, 0.114])  # ITU-R 601, to torchvision's digits
-_HALF = torch.tensor(0.5)
-# Up to _DENSE pixels a blur is one matrix; beyond it skips the zeros far from the diagonal, _BAND rows at a time.
-_DENSE, _BAND = 112, 48
 # Pixels worked on at once: few enough for the planes to stay in the cache, many enough for the calls not to count.
 # From _ALONE on a view is worked on by itself, and then skips the operations that it does not need.
 _CPU_CHUNK, _GPU_CHUNK, _ALONE = 1 << 18, 1 << 25, 1 << 15
 _LARGE = 1 << 24  # bytes
 
 
-class Plan(NamedTuple):
-    """The random parameters of views: leading shape (N, V), independent of the images' sizes."""
-
-    area: Tensor  # (N, V, tries) share of the image's area
-    ratio: Tensor  # (N, V, tries) logarithm of width over height
-    position: Tensor  # (N, V, 2) of the crop in the room that is left: 0 is top or left, 1 is bottom or right
-    flip: Tensor
-    jitter: Tensor
-    order: Tensor  # of the jitter's operations, as a number in `ORDERS`
-    brightness: Tensor
-    contrast: Tensor
-    saturation: Tensor
-    hue: Tensor
-    grey: Tensor
-    blur: Tensor
-    sigma: Tensor
-    solarise: Tensor
-
-    def map(self, function: Callable[[Tensor], Tensor]) -> "Plan":
-        return Plan(*map(function, self))
-
-
-# Colour: operations on x (3, B, P) in 0 … 255, in place, with one parameter for each view (B, 1).
-
-
-def _luma(x: Tensor) -> Tensor:
-    """(3, B, P) -> (B, P)"""
-    return (_LUMA.to(x.device) @ x.flatten(1)).view(x.shape[1:])
-
-
-def _blend(x: Tensor, factor: Tensor, rest: Tensor, contrast: Tensor, saturation: Tensor, kinds: set[int]) -> None:
-    """Away from the mean grey where `contrast` is 1, from each pixel's grey where `saturation` is, else from black.
-
-    `kinds` are those that may occur, so that a view alone costs no more than its own operation; `rest` is 1 − factor.
-    """
-    if _SATURATION in kinds:
-        grey = _luma(x)
-        if len(kinds) > 1:
-            mean = grey.mean(-1, keepdim=True)
-            grey.mul_(saturation).add_(mean.mul_(contrast))
-        x.lerp_(grey, rest)
-    else:
-        offset = _luma(x.mean(-1, keepdim=True)).mul_(rest).mul_(contrast) if _CONTRAST in kinds else None
-        x.mul_(factor)
-        if offset is not None:
-            x.add_(offset)
-    x.clamp_(0, 255)
-
-
-def _hue(x: Tensor, turn: Tensor) -> None:
-    """Turn the hue of HSV by a share of the colour circle, without a branch: selecting would cost more than computing.
-
-    In units of the chroma, let e be how far red is below the highest primary, and d = green − blue. Then the way
-    from red to the colour along the circle is d/6 + e (sign(d)/2 − d/3).
-    """
-    red, green, blue = x
-    low = torch.minimum(red, green)
-    torch.minimum(low, blue, out=low)
-    high = torch.maximum(red, green)
-    torch.maximum(high, blue, out=high)
-    # The planes are overwritten at each step: with more temporaries a view would not stay in the cache.
-    below, across, way = torch.sub(high, red, out=red), torch.sub(green, blue, out=green), blue
-    chroma = high.sub_(low).clamp_min_(1e-12)
-    below.div_(chroma)
-    across.div_(chroma)
-    # The sign by a steep clamp, faster than copysign. Where it matters, `across` is 0 or beyond ±6e-8.
-    torch.add(_HALF.to(x.device), across, alpha=1e9, out=way).clamp_(-0.5, 0.5).sub_(across, alpha=1 / 3)
-    torch.add(turn + 1, across, alpha=1 / 6, out=across)
-    torch.addcmul(across, below, way, out=way).frac_()
-    # A primary is at its highest up to 1/6 of the circle away and at its lowest from 2/6 on. Red lies at both
-    # ends of the unrolled circle, so its distance is taken from cyan.
-    for plane, opposite in ((red, 1 / 2), (green, 1 / 3), (blue, 2 / 3)):
-        torch.sub(way, opposite, out=plane).abs_().clamp_(1 / 6, 1 / 3)
-    torch.addcmul(low.sub_(chroma), chroma, red, value=6, out=red)
-    low.add_(chroma, alpha=3)
-    for plane in (green, blue):
-        torch.addcmul(low, chroma, plane, value=-6, out=plane)
-
-
-@cache
-def _compiled_hue() -> Callable[[Tensor, Tensor], None]:
-    """`_hue` in plain operations, as torch.compile fuses them best. Compiled once for all sizes."""
-
-    def turned(x: Tensor, turn: Tensor) -> Tensor:
-        red, green, blue = x
-        low, high = x.amin(0), x.amax(0)
-        chroma = (high - low).clamp_min(1e-12)
-        below, across = (high - red) / chroma, (green - blue) / chroma
-        way = (turn + 1 + across / 6 + below * (torch.full_like(across, 0.5).copysign(across) - across / 3)).frac()
-        red, green, blue = (6 * chroma * (way - at).abs().clamp(1 / 6, 1 / 3) for at in (1 / 2, 1 / 3, 2 / 3))
-        return torch.stack((low - chroma + red, low + 2 * chroma - green, low + 2 * chroma - blue))
-
-    compiled = torch.compile(turned, dynamic=True)
-
-    def hue(x: Tensor, turn: Tensor) -> None:
-        x.copy_(compiled(x, turn))
-
-    return hue
-
-
-def _solarise(x: Tensor, threshold: float) -> Tensor:
-    """Invert what is at least as bright as the threshold."""
-    bright = x.clone().ge_(255 * threshold)
-    return x.addcmul_(bright, torch.rsub(x, 255, alpha=2))
-
-
-def _where(chosen: list[bool], x: Tensor, operation: Callable[[Tensor], Tensor]) -> Tensor:
-    """x (3, B, …) with the chosen (B,) views replaced by what the operation makes of them."""
-    numbers = list(itertools.compress(itertools.count(), chosen))
-    if len(numbers) == 0:
-        return x
-    if len(numbers) == len(chosen):
-        return operation(x)
-    index = torch.tensor(numbers, device=x.device)
-    return x.index_copy_(1, index, operation(x.index_select(1, index)))
-
-
-def _greyscale(x: Tensor, chosen: list[bool]) -> Tensor:
-    return _where(chosen, x, lambda part: part.copy_(_luma(part)))
-
-
 class _Script(NamedTuple):
     """What is done to S views: lists of what decides the course of the work, tensors on the device of the rest."""
 
     flip: list[bool]
-    hue_turn: list[int]  # which of a view's four jitter operations is the hue; 4 if there is no jitter
-    kinds: list[list[int]]  # (S, 4) the jitter's operations in the view's order, as numbers in `JITTER`
+    jitter: Jitter
     grey: list[bool]
     blur: list[bool]
     solarise: list[bool]
-    parameter: Tensor  # (S, 4, 1) of the jitter, like `kinds`
-    rest: Tensor  # (S, 4, 1) 1 − parameter
-    contrast: Tensor  # (S, 4, 1) 1 where that is the kind, else 0
-    saturation: Tensor
     sigma: Tensor
 
     def part(self, run: slice) -> "_Script":
-        return _Script._make(field[run] for field in self)
+        return _Script(
+            self.flip[run],
+            self.jitter.part(run),
+            self.grey[run],
+            self.blur[run],
+            self.solarise[run],
+            self.sigma[run],
+        )
 
 
 def _script(plan: Plan, device: torch.device) -> _Script:
     """What a flat plan (S,) asks for."""
-    kinds = ORDERS[plan.order]
-    parameter = torch.stack([getattr(plan, name) for name in JITTER], -1).gather(-1, kinds)
-    columns = (parameter, 1 - parameter, (kinds == _CONTRAST).float(), (kinds == _SATURATION).float())
-    lists = (plan.flip, _hue_turn(plan), kinds, plan.grey, plan.blur, plan.solarise)
-    tensors = (*(column.unsqueeze(-1) for column in columns), plan.sigma)
-    return _Script._make((*(field.tolist() for field in lists), *(field.to(device) for field in tensors)))
-
-
-def _hue_turn(plan: Plan) -> Tensor:
-    return torch.where(plan.jitter, (ORDERS[plan.order] == _HUE).long().argmax(-1), len(JITTER))
+    flip, grey, blur, invert = (field.tolist() for field in (plan.flip, plan.grey, plan.blur, plan.solarise))
+    return _Script(flip, Jitter.of(plan, device), grey, blur, invert, plan.sigma.to(device))
 
 
 def _grouped(plan: Plan, chunk: int) -> Iterator[Tensor]:
     """The numbers of a flat plan's views, in pieces to be worked on at once.
 
-    A piece is blurred as a whole or not at all, and its views are sorted by the turn of their hue. Then an operation
-    works on stretches of memory, although every view has its own order.
+    A piece is blurred as a whole or not at all, and its views are sorted as the jitter wants them.
     """
-    turn = _hue_turn(plan)
+    rank = Jitter.rank(plan)
     for blurred in (False, True):
         chosen = (plan.blur == blurred).nonzero().squeeze(1)
         if len(chosen):
-            yield from chosen[turn[chosen].argsort(stable=True)].tensor_split(math.ceil(len(chosen) / chunk))
-
-
-def _jitter(x: Tensor, script: _Script, turn_hue: Callable[[Tensor, Tensor], None]) -> None:
-    """The four operations in each view's own order; the views are sorted by the turn of their hue."""
-    edges = [bisect_left(script.hue_turn, turn) for turn in range(len(JITTER) + 1)]
-    # Together views take the way of any kind, whichever they are: their last bits must not depend on their company.
-    alone = x.shape[1] == 1 and x.shape[2] >= _ALONE
-    for turn in range(len(JITTER)):
-        columns = (script.parameter, script.rest, script.contrast, script.saturation)
-        hue = slice(edges[turn], edges[turn + 1])
-        for run in (slice(0, hue.start), slice(hue.stop, edges[len(JITTER)])):
-            if run.start < run.stop:
-                kinds = {script.kinds[0][turn]} if alone else _BLENDS
-                factor, rest, contrast, saturation = (column[run, turn] for column in columns)
-                _blend(x[:, run], factor, rest, contrast, saturation, kinds)
-        if hue.start < hue.stop:
-            turn_hue(x[:, hue], script.parameter[hue, turn])
-
-
-# Space: matrices for crop and blur
-
-
-def _sandwich(left: Tensor, x: Tensor, right: Tensor) -> Tensor:
-    """A X B for each view and colour: (B, h, H), (3, B, H, W), (B, W, w) -> (3, B, h, w)."""
-    out = x.new_empty(*x.shape[:2], left.shape[1], right.shape[2])
-    for plane, result in zip(x, out, strict=True):
-        torch.bmm(torch.bmm(left, plane), right, out=result)
-    return out
-
-
-def _resize_matrix(
-    start: Tensor, length: Tensor, source: int, size: int, *, dim: int, flip: Tensor | None = None
-) -> Tensor:
-    """Resize the stretches [start, start + length) of lines of `source` pixels to `size`, bilinear and antialiased.
-
-    An output pixel weighs the input by a triangle as wide to each side as the reduction, at least one pixel. The
-    matrices have the input along `dim`: (B, source, size) for 1, (B, size, source) for 2.
-    """
-    start, length = start.view(-1, 1, 1).float(), length.view(-1, 1, 1).float()
-    scale = length / size
-    reach = scale.clamp_min(1)
-    # Both are counted from the middle of the stretch, so that a flip is a change of sign.
-    tap = torch.arange(source, device=start.device).unsqueeze(2 - dim) - (start + (length - 1) / 2)
-    pixel = torch.arange(size, device=start.device).unsqueeze(dim - 1) - (size - 1) / 2
-    if flip is not None:
-        scale = scale * torch.where(flip, -1, 1).view(-1, 1, 1)
-    weight = torch.sub(tap / reach, pixel * (scale / reach)).abs_()
-    inside = (tap.abs() < length / 2).float()
-    torch.sub(inside, weight, out=weight).clamp_min_(0)
-    return weight.div_(weight.sum(dim, keepdim=True))
-
-
-def _resize(x: Tensor, boxes: Tensor, flip: Tensor, size: int) -> Tensor:
-    """Cut at boxes (B, 4): (3, B, H, W) -> (3, B, size, size)."""
-    top, left, height, width = boxes.unbind(-1)
-    rows = _resize_matrix(top, height, x.shape[-2], size, dim=2)
-    columns = _resize_matrix(left, width, x.shape[-1], size, dim=1, flip=flip)
-    return _sandwich(rows, x, columns)
-
-
-class _Blur:
-    """The blur of lines of `size` pixels with reflected ends, as bands of a matrix.
-
-    A band is some rows of the matrix, without the columns beyond their reach, where it is zero.
-    """
-
-    def __init__(self, size: int, radius: int) -> None:
-        line = torch.arange(size)
-        basis = torch.zeros(radius + 1, size, size)
-        for offset in range(-radius, radius + 1):
-            reflected = (line + offset).abs()
-            basis[abs(offset), line, torch.minimum(reflected, 2 * (size - 1) - reflected)] += 1
-        step = size if size <= _DENSE else _BAND
-        self.rows = [slice(start, min(start + step, size)) for start in range(0, size, step)]
-        self.reach = [slice(max(0, rows.start - radius), min(rows.stop + radius, size)) for rows in self.rows]
-        # (radius + 1, all bands in one line): weighted by a kernel's taps it sums to the bands
-        self.basis = torch.cat([basis[:, r, c].flatten(1) for r, c in zip(self.rows, self.reach, strict=True)], 1)
-
-    def bands(self, sigma: Tensor) -> list[tuple[slice, slice, Tensor]]:
-        """Rows, reach and matrices (B, rows, reach) for kernels (B,)."""
-        basis = self.basis.to(sigma.device)
-        shapes = [(r.stop - r.start, c.stop - c.start) for r, c in zip(self.rows, self.reach, strict=True)]
-        pieces = (_blur_taps(sigma, len(basis) - 1) @ basis).split([math.prod(shape) for shape in shapes], 1)
-        matrices = [piece.unflatten(1, shape) for piece, shape in zip(pieces, shapes, strict=True)]
-        return list(zip(self.rows, self.reach, matrices, strict=True))
-
-    def __call__(self, x: Tensor, sigma: Tensor) -> Tensor:
-        """(3, B, h, w) with one σ for each view (B,)."""
-        bands = self.bands(sigma)
-        if len(bands) == 1:
-            matrix = bands[0][2]
-            return _sandwich(matrix, x, matrix.mT)
-        # All planes in one call: the planes of one view share its matrix.
-        bands = [(rows, reach, matrix.expand(3, *matrix.shape).flatten(0, 1)) for rows, reach, matrix in bands]
-        planes = x.flatten(0, 1)
-        down = torch.empty_like(planes)
-        for rows, reach, matrix in bands:
-            torch.bmm(matrix, planes[:, reach], out=down[:, rows])
-        for rows, reach, matrix in bands:
-            torch.bmm(down[..., reach], matrix.mT, out=planes[..., rows])
-        return planes.view_as(x)
-
-
-def _blur_taps(sigma: Tensor, radius: int) -> Tensor:
-    """Gaussian kernels (B,) -> (B, radius + 1): the weights at distance 0, 1, … that cover 3σ; both sides sum to 1."""
-    distance = torch.arange(radius + 1.0, device=sigma.device)
-    sigma = sigma.unsqueeze(-1)
-    taps = torch.exp((distance / sigma).square() * -0.5) * (distance < 3 * sigma + 1)
-    return taps / (2 * taps.sum(-1, keepdim=True) - 1)
+            yield from chosen[rank[chosen].argsort(stable=True)].tensor_split(math.ceil(len(chosen) / chunk))
 
 
 def _at_once(pixels: int, device: torch.device) -> int:
@@ -355,7 +107,7 @@ class Augment:
         """`compile` fuses the turn of the hue, the only operation that gains by it; the results agree to rounding."""
         self.recipe, self.views, self.size, self.seed, self.compile = recipe, views, size, seed, compile
         self._shift = -torch.tensor(recipe.mean) / torch.tensor(recipe.std)
-        self._blur = _Blur(size, min(math.ceil(3 * recipe.sigma[1]), size - 1))
+        self._blur = Blur(size, min(math.ceil(3 * recipe.sigma[1]), size - 1))
 
     def plan(self, index: Tensor, epoch: int) -> Plan:
         """The parameters of all views of the samples `index` (N,)."""
@@ -462,19 +214,20 @@ class Augment:
         recipe = self.recipe
         x = images.transpose(0, 1)
         if boxes is None:
-            x = _where(script.flip, x, lambda part: part.flip(-1))
+            x = where(script.flip, x, lambda part: part.flip(-1))
         x = x.to(torch.float32, memory_format=torch.contiguous_format)
         if boxes is not None:
-            x = _resize(x, boxes, torch.tensor(script.flip, device=x.device), self.size)
+            x = resize(x, boxes, torch.tensor(script.flip, device=x.device), self.size)
         x = x.flatten(2)
         if recipe.grey_first:
-            x = _greyscale(x, script.grey)
-        _jitter(x, script, _compiled_hue() if self.compile else _hue)
+            x = greyscale(x, script.grey)
+        alone = x.shape[1] == 1 and x.shape[2] >= _ALONE
+        script.jitter.apply(x, compiled_hue() if self.compile else hue, alone=alone)
         if not recipe.grey_first:
-            x = _greyscale(x, script.grey)
+            x = greyscale(x, script.grey)
         if script.blur[0]:
             x = self._blur(x.unflatten(2, (self.size, self.size)), script.sigma).flatten(2)
-        return _where(script.solarise, x, lambda part: _solarise(part, recipe.threshold))
+        return where(script.solarise, x, lambda part: solarise(part, recipe.threshold))
 
     def _put(self, x: Tensor, out: Tensor, place: Tensor) -> None:
         """Normalise views (3, B, size²) in 0 … 255 and write them to their places in (…, size², 3)."""

@@ -1,0 +1,35 @@
+"""The random parameters of views, as numbers that any way of making them starts from."""
+
+import itertools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+__all__ = ["JITTER", "ORDERS", "Plan"]
+
+JITTER = ("brightness", "contrast", "saturation", "hue")
+ORDERS = torch.tensor(list(itertools.permutations(range(len(JITTER)))))  # (24, 4) of numbers in JITTER
+
+
+class Plan(NamedTuple):
+    """The random parameters of views: leading shape (N, V), independent of the images' sizes."""
+
+    area: Tensor  # (N, V, tries) share of the image's area
+    ratio: Tensor  # (N, V, tries) logarithm of width over height
+    position: Tensor  # (N, V, 2) of the crop in the room that is left: 0 is top or left, 1 is bottom or right
+    flip: Tensor
+    jitter: Tensor
+    order: Tensor  # of the jitter's operations, as a number in `ORDERS`
+    brightness: Tensor
+    contrast: Tensor
+    saturation: Tensor
+    hue: Tensor
+    grey: Tensor
+    blur: Tensor
+    sigma: Tensor
+    solarise: Tensor
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> "Plan":
+        return Plan(*map(function, self))
