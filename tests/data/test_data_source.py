@@ -71,6 +71,7 @@ def test_the_description_is_plain_data() -> None:
         "size": [2, 2],
         "fingerprint": "a-bb",
         "classes": ["", "a", "b", "c"],
+        "class_counts": [0, 1, 1, 0],
     }
 
 

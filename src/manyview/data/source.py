@@ -78,6 +78,14 @@ class Source(ABC):
             raise TypeError(f"'{self.name}' does not say how large its images are")
         return min(self.size)
 
+    @property
+    def class_counts(self) -> list[int]:
+        """Samples of each class, in the order of `classes`; none without labels."""
+        if self.labels is None:
+            return []
+        counts: list[int] = torch.bincount(self.labels, minlength=len(self.classes)).tolist()
+        return counts
+
     def describe(self) -> dict[str, Any]:
         """What a run's configuration records of its data."""
         return {
@@ -86,6 +94,7 @@ class Source(ABC):
             "size": None if self.size is None else list(self.size),
             "fingerprint": self.fingerprint,
             "classes": list(self.classes),
+            "class_counts": self.class_counts,
         }
 
 
