@@ -151,6 +151,66 @@ def test_resume_refuses_other_data(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "--data scenes:80 is not what" in capsys.readouterr().err
 
 
+IMBALANCED = ["--imbalance", "exponential", "--imbalance-ratio", "10", "--checkpoint-every", "2"]
+
+
+@pytest.fixture(scope="module")
+def imbalanced(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("runs") / "imbalanced"
+    assert pretrain(run, "--max-steps", "4", *IMBALANCED, data="scenes:200") == 0
+    return run
+
+
+def test_an_imbalanced_run_tells_and_keeps_its_class_counts(
+    imbalanced: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = manyview.data.imbalanced(manyview.data.open_source("scenes:200"), "exponential", ratio=10, seed=3)
+    data = json.loads((imbalanced / "config.json").read_text())["data"]
+    assert data["class_counts"] == source.class_counts
+    assert min(source.class_counts) < 0.2 * max(source.class_counts)
+    assert (data["samples"], data["fingerprint"]) == (sum(source.class_counts), source.fingerprint)
+    told = ", ".join(map(str, source.class_counts))
+    assert told in (imbalanced / "report.html").read_text()
+    assert pretrain(tmp_path / "again", "--max-steps", "1", *IMBALANCED, data="scenes:200") == 0
+    assert f"exponential (--imbalance), images per class: {told}" in " ".join(capsys.readouterr().out.split())
+
+
+def test_an_imbalanced_run_resumes_with_the_same_samples(imbalanced: Path, tmp_path: Path) -> None:
+    again = tmp_path / "again"
+    shutil.copytree(imbalanced, again, symlinks=True)
+    (again / "checkpoints/step-00000004.pt").unlink()
+    (again / "encoder.safetensors").unlink()
+    assert main(["resume", str(again)]) == 0
+    assert (again / "encoder.safetensors").read_bytes() == (imbalanced / "encoder.safetensors").read_bytes()
+    (again / "report.html").unlink()
+    assert main(["report", str(again)]) == 0
+    samples = json.loads((again / "config.json").read_text())["data"]["samples"]
+    assert f"nearest to it among {samples}," in (again / "report.html").read_text()
+
+
+@pytest.mark.parametrize(("key", "value"), [("imbalance", "linear"), ("imbalance", "none"), ("imbalance_ratio", 20.0)])
+def test_resume_refuses_another_imbalance(
+    imbalanced: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], key: str, value: object
+) -> None:
+    again = tmp_path / "again"
+    shutil.copytree(imbalanced, again, symlinks=True)
+    edit_config(again, "data", key, value)
+    assert main(["resume", str(again)]) == 2
+    message = capsys.readouterr().err
+    assert f"+ {key} = {value}" in message
+    assert "resume with the saved one" in message
+
+
+def test_knn_and_evaluations_of_an_imbalanced_run_see_all_samples(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert pretrain(run, "--epochs", "1", "--knn-every", "1", *IMBALANCED, data="scenes:200") == 0
+    assert "knn" in lines(run)[-1]
+    assert main(["evaluate", "knn", str(run), "--data", "scenes:200", "--no-random"]) == 0
+    record = json.loads((run / "evaluations.json").read_text())[0]
+    assert (record["train_samples"], record["test_samples"]) == (200, 2000)
+    assert record["top1"] == pytest.approx(lines(run)[-1]["knn"])
+
+
 def test_a_loss_that_is_not_finite_names_step_samples_and_the_last_good_checkpoint(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -180,6 +240,9 @@ def test_a_wrong_value_leaves_nothing_behind(tmp_path: Path, capsys: pytest.Capt
         (["--accumulate", "3"], "equal parts by --accumulate 3 and --bn-splits 2: choose a multiple of 6"),
         (["--min-crop", "1.5"], "--min-crop 1.5 must lie above 0"),
         (["--key-passes", "0"], "--key-passes 0 must be greater than 0"),
+        (["--imbalance-ratio", "0.5"], "--imbalance-ratio 0.5 must be at least 1"),
+        (["--imbalance", "exponential", "--imbalance-ratio", "0"], "--imbalance-ratio 0.0 must be at least 1"),
+        (["--imbalance", "linear", "--unlabelled"], "--imbalance linear needs labels"),
     ):
         assert pretrain(tmp_path / "run", "--max-steps", "2", *flags) == 2, flags
         message = capsys.readouterr().err

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from manyview import __version__, counter, distributed, presets
 from manyview.config import AnyConfig, Config, DataConfig, RunConfig
-from manyview.data import Source, open_source, pack
+from manyview.data import Source, imbalanced, open_source, pack
 from manyview.encoders import export, load
 from manyview.errors import UserError
 from manyview.evaluate import Knn, Linear, LinearSgd, embed, evaluate, table
@@ -89,9 +89,14 @@ def ranks() -> Iterator[None]:
         yield
 
 
-def open_training(config: DataConfig) -> Source:
+def open_training(config: AnyConfig) -> Source:
+    """What a run learns from."""
+    data = config.data
     with distributed.first_on_each_machine():  # it may pack the images into a file that the others only map
-        return open_source(config.data, split="pretrain", labelled=not config.unlabelled)
+        source = open_source(data.data, split="pretrain", labelled=not data.unlabelled)
+    if data.imbalance == "none":
+        return source
+    return imbalanced(source, data.imbalance, ratio=data.imbalance_ratio, seed=config.run.seed)
 
 
 def parse_run(method: type[Method], words: list[str]) -> tuple[AnyConfig, Source]:
@@ -104,7 +109,7 @@ def parse_run(method: type[Method], words: list[str]) -> tuple[AnyConfig, Source
     asked = early.parse_known_args(words)[0].preset
     blank = RunConfig(out=tyro.MISSING), DataConfig(data=tyro.MISSING)
     config = parse_config(method, words, presets.paper(method, *blank))
-    source = open_training(config.data)
+    source = open_training(config)
     if asked == "auto":
         asked = "small" if source.median_side <= presets.SMALL_SIDE else "paper"
     if asked != "paper":
@@ -197,7 +202,7 @@ def resume_command(words: list[str]) -> None:
             ),
             run=replace(config.run, device=config.run.device if device is None else device),
         )
-        source = open_training(config.data)
+        source = open_training(config)
         console.print(f"report: {resume(args.run, method, config, source, console) / 'report.html'}", soft_wrap=True)
 
 
@@ -338,7 +343,7 @@ def report_command(words: list[str]) -> None:
     """Write a run's page, report.html: `report RUN`."""
     args = tyro.cli(ReportArgs, prog="manyview report", args=words)
     method, config = saved_config(args.run)
-    source = open_source(args.data or config.data.data, split="pretrain", labelled=not config.data.unlabelled)
+    source = open_training(replace(config, data=replace(config.data, data=args.data or config.data.data)))
     console.print(f"report: {report(args.run, source, build_augment(method, config), console)}", soft_wrap=True)
 
 

@@ -50,6 +50,11 @@ class DataConfig:
     imagenet:DIR, imagenet100:DIR."""
     unlabelled: bool = False
     """Do not read the first directory level of a folder or tar as labels."""
+    imbalance: Literal["none", "linear", "exponential"] = "none"
+    """Label imbalance after CACR: of class l of C, `linear` keeps the share l/C, `exponential` R^(-(C-l)/(C-1)),
+    where R is `imbalance-ratio` (the paper's floor of l/C would make all classes but the last alike)."""
+    imbalance_ratio: float = 100.0
+    """For `exponential`: how many times as large a share the last class keeps as the first."""
     workers: int = 0
     """Processes that read and decode; 0 reads in the main process, right for small packed sets."""
 

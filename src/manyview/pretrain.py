@@ -22,6 +22,7 @@ from manyview import checkpoint, distributed
 from manyview.atomic import replacing
 from manyview.config import AnyConfig
 from manyview.data import Batch, Loader, Source, check_unreadable
+from manyview.data.imbalance import counts_in_words
 from manyview.encoders import Encoder, build_encoder, load, random_like, save_backbone
 from manyview.errors import UserError
 from manyview.evaluate import knn_accuracy, splits
@@ -96,6 +97,9 @@ def begun_by_this_launch(run: Path) -> bool:
 
 def resume(run: Path, kind: type[Method], config: AnyConfig, source: Source, console: Console) -> Path:
     """Carries an interrupted run on, exactly where its last checkpoint left it."""
+    path = checkpoint.latest(run / "checkpoints")
+    state = checkpoint.load(path)
+    refuse_other(json.loads(state["config"]), plain(config), path)  # first: the configuration also chooses samples
     facts = read_facts(run)
     if source.fingerprint != facts["data"]["fingerprint"]:
         raise UserError(
@@ -103,9 +107,6 @@ def resume(run: Path, kind: type[Method], config: AnyConfig, source: Source, con
             f"{source.fingerprint}, against {facts['data']['samples']}, {facts['data']['fingerprint']}): "
             "name the original data"
         )
-    path = checkpoint.latest(run / "checkpoints")
-    state = checkpoint.load(path)
-    refuse_other(json.loads(state["config"]), plain(config), path)
     parts = build(kind, config, source)
     parts.method.load_state_dict(state["method"])
     parts.optimizer.load_state_dict(state["optimizer"])
@@ -170,13 +171,14 @@ def check_division(config: AnyConfig) -> None:
         )
 
 
-# The fields that make no sense at zero or below, those that are shares, and those that need company.
+# The fields that make no sense at zero or below, or below one, those that are shares, and those that need company.
 POSITIVE = {"batch_size", "epochs", "max_steps", "lr", "image_size", "checkpoint_every", "keep", "log_every"} | {
     "temperature", "queue_size", "keys", "key_passes", "accumulate", "encoded_views", "t", "rbf_t",
 }  # fmt: skip
 NOT_NEGATIVE = {"lam", "weight_decay", "warmup_epochs", "knn_every", "workers"} | {
     "beta", "t_pos", "t_neg", "align_weight", "uniform_weight", "contrastive_weight",
 }  # fmt: skip
+AT_LEAST_ONE = {"imbalance_ratio"}
 SHARES = {"momentum", "sgd_momentum"}
 SEVERAL = {"views"}
 
@@ -189,6 +191,8 @@ def check_values(config: AnyConfig) -> None:
                 raise UserError(f"{flag} must be greater than 0")
             if name in NOT_NEGATIVE and not value >= 0:
                 raise UserError(f"{flag} must not be negative")
+            if name in AT_LEAST_ONE and not value >= 1:
+                raise UserError(f"{flag} must be at least 1")
             if name in SHARES and not 0 <= value <= 1:
                 raise UserError(f"{flag} must lie between 0 and 1")
             if name in SEVERAL and not value >= 2:
@@ -409,6 +413,9 @@ def announce(kind: type[Method], config: AnyConfig, source: Source, parts: Parts
         f"{len(source)} images, views of {config.views.image_size} px, recipe {config.views.augment}, crops from "
         f"{parts.augment.recipe.scale[0]:.0%} of the area",
     )
+    if config.data.imbalance != "none":
+        counts = counts_in_words(source.class_counts)
+        table.add_row("imbalance", f"{config.data.imbalance} (--imbalance), images per class: {counts}")
     table.add_row(
         "encoder", f"{config.encoder.backbone}, {count / 1e6:.2f} M parameters with its head, on {parts.device}"
     )

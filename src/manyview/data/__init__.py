@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from manyview.data.folder import Folder, ImageFiles
+from manyview.data.imbalance import imbalanced
 from manyview.data.known import KNOWN, open_known
 from manyview.data.loader import Batch, Loader
 from manyview.data.packed import Packed, SizesDifferError, cache_path, pack, pack_once
@@ -24,6 +25,7 @@ __all__ = [
     "Unreadable",
     "check_unreadable",
     "holdout",
+    "imbalanced",
     "open_source",
     "pack",
 ]
