@@ -52,6 +52,7 @@ def fake_run(run: Path, *, steps: int = 0, method: str = "jcl", name: str = "sce
             "size": [32, 32],
             "fingerprint": "9f2c51ab",
             "classes": ["box", "cone", "torus"],
+            "class_counts": [20, 100, 5000],
         },
         "environment": {
             "python": "3.11.9",
@@ -318,6 +319,18 @@ def test_the_chance_level_is_drawn_where_there_is_a_queue(tmp_path: Path, whole_
     del facts["config"]["method"]["queue_size"]
     (run / "config.json").write_text(json.dumps(facts))
     assert "chance, log(K" not in write_report(run).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("counts", "words"),
+    [([20, 100, 5000], "20, 100, 5,000"), (list(range(5, 105)), "5 to 104 in 100 classes"), (None, "–"), ("?", "–")],
+)
+def test_class_counts_take_one_line(tmp_path: Path, counts: object, words: str) -> None:
+    run = fake_run(tmp_path)
+    facts = json.loads((run / "config.json").read_text())
+    facts["data"]["class_counts"] = counts
+    (run / "config.json").write_text(json.dumps(facts))
+    assert f"images per class {words} fingerprint" in page_of(run).text
 
 
 def test_the_newest_evaluation_counts(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from manyview.data.imbalance import counts_in_words
 from manyview.diagnose.plots import RANDOM, line_plot, similarity_plot
 from manyview.report.facts import Comparison, Facts, number
 from manyview.report.markup import Markup, join, picture, table, tag
@@ -375,11 +376,14 @@ def _data_rows(data: Mapping[str, Any]) -> list[list[str]]:
         if isinstance(classes, list) and len(classes) > _MOST_CLASSES
         else ""
     )
+    counts = data.get("class_counts")
+    sizes = [int(size) for each in counts if (size := number(each)) is not None] if isinstance(counts, list) else []
     return [
         ["name", _value(data.get("name"))],
         ["samples", _value(data.get("samples"))],
         ["size", "×".join(map(str, size)) if isinstance(size, list) else "various"],
         ["classes", f"{names}{more}" or "–"],
+        ["images per class", counts_in_words(sizes) or "–"],
         ["fingerprint", _value(data.get("fingerprint"))],
     ]
 
