@@ -38,7 +38,13 @@ def test_the_overview_names_every_command(capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.parametrize(
-    "words", [["pretrain", "jcl"], ["evaluate", "knn"], ["evaluate", "linear"], ["resume"], ["embed"]]
+    "words",
+    [
+        ["pretrain", "jcl"],
+        *(["evaluate", protocol] for protocol in ("knn", "linear", "linear-sgd", "linear-adam")),
+        ["resume"],
+        ["embed"],
+    ],
 )
 def test_help_teaches_every_flag(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
@@ -130,6 +136,18 @@ def test_evaluations_are_printed_and_kept_beside_the_random_encoder(
     assert {(r["protocol"], r["encoder"]) for r in records} == {
         (protocol, encoder) for protocol in ("knn", "linear") for encoder in ("random", "trained")
     }
+
+
+def test_the_probe_with_adam_takes_the_papers_settings(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["evaluate", "linear-adam", str(run), "--no-random"]
+    assert main([*words, "--data", "scenes:200", "--epochs", "2"]) == 0
+    assert "linear-adam" in capsys.readouterr().out
+    record = json.loads((run / "evaluations.json").read_text())[-1]
+    assert record["protocol"] == "linear-adam"
+    assert record["settings"] == {"epochs": 2, "lr": 0.001, "decay": 0.2, "batch_size": 128}
+    assert "--batch-size 128 is not between 1 and the 64 samples" in error(capsys, *words, "--data", "scenes:64")
+    assert main(["report", str(run)]) == 0
+    assert "Linear probe, Adam with augmentation" in (run / "report.html").read_text()
 
 
 def test_embeddings_come_with_ids_and_labels(run: Path, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from manyview.config import AnyConfig, Config, DataConfig, RunConfig
 from manyview.data import Source, imbalanced, open_source, pack
 from manyview.encoders import export, load
 from manyview.errors import UserError
-from manyview.evaluate import Knn, Linear, LinearSgd, embed, evaluate, table
+from manyview.evaluate import Knn, Linear, LinearAdam, LinearSgd, embed, evaluate, table
 from manyview.methods import METHODS, Method, find
 from manyview.pretrain import Stopped, build_augment, pick_device, pretrain, read_facts, report, resume
 from manyview.views import gallery
@@ -247,15 +247,25 @@ class LinearSgdArgs(EvaluateArgs):
     protocol: LinearSgd = field(default_factory=LinearSgd)
 
 
-EVALUATIONS: dict[str, type[KnnArgs | LinearArgs | LinearSgdArgs]] = {
+@dataclass(frozen=True)
+class LinearAdamArgs(EvaluateArgs):
+    """CACR's linear protocol for small sets: Adam on augmented images, last epoch reported."""
+
+    batch_size: int = 128
+    """Images per pass."""
+    protocol: LinearAdam = field(default_factory=LinearAdam)
+
+
+EVALUATIONS: dict[str, type[KnnArgs | LinearArgs | LinearSgdArgs | LinearAdamArgs]] = {
     "knn": KnnArgs,
     "linear": LinearArgs,
     "linear-sgd": LinearSgdArgs,
+    "linear-adam": LinearAdamArgs,
 }
 
 
 def evaluate_command(words: list[str]) -> None:
-    """Judge a frozen encoder: `evaluate knn|linear|linear-sgd RUN --data …`."""
+    """Judge a frozen encoder: `evaluate knn|linear|linear-sgd|linear-adam RUN --data …`."""
     if not words or words[0] in ("-h", "--help"):
         grid = Table("protocol", "", title="manyview evaluate PROTOCOL RUN --data DATA", title_justify="left")
         for name, kind in EVALUATIONS.items():

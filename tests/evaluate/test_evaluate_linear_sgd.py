@@ -1,6 +1,7 @@
-"""The papers' linear protocol."""
+"""The papers' linear protocols."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from manyview.data.source import Arrays
 from manyview.encoders import Card, FrozenEncoder
 from manyview.errors import UserError
 from manyview.evaluate.features import extract
-from manyview.evaluate.linear_sgd import CROPS_AND_FLIPS, INIT_TAG, LinearSgd, linear_sgd
+from manyview.evaluate.linear_sgd import CROPS_AND_FLIPS, INIT_TAG, LinearAdam, LinearSgd, train_linear
 from manyview.views.augment import Augment
 
 torch.set_num_threads(1)
@@ -61,7 +62,25 @@ def encoder(counts: int = 0) -> FrozenEncoder:
     return FrozenEncoder(Moments(counts), card)
 
 
-def accuracy_of_every_epoch(train: Tinted, test: Tinted, epochs: int, milestones: tuple[float, ...]) -> Iterator[float]:
+Optimizer = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
+
+
+def sgd(parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    return torch.optim.SGD(parameters, 30.0, momentum=0.9)
+
+
+def adam(parameters: Iterable[nn.Parameter], beta: float = 0.5) -> torch.optim.Optimizer:
+    return torch.optim.Adam(parameters, lr=0.001, betas=(beta, 0.999), eps=1e-8)
+
+
+def accuracy_of_every_epoch(
+    train: Tinted,
+    test: Tinted,
+    epochs: int,
+    milestones: tuple[float, ...],
+    optimizer_of: Optimizer = sgd,
+    decay: float = 0.1,
+) -> Iterator[float]:
     """The protocol once more, plainly, with a test after every epoch."""
     frozen, labels = encoder(), train.labels
     assert labels is not None
@@ -69,8 +88,8 @@ def accuracy_of_every_epoch(train: Tinted, test: Tinted, epochs: int, milestones
     with torch.no_grad():
         classifier.weight.copy_(0.01 * counter.normal(0, INIT_TAG, torch.arange(42)).view(7, 6))
         classifier.bias.zero_()
-    optimizer = torch.optim.SGD(classifier.parameters(), 30.0, momentum=0.9)
-    schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, [round(share * epochs) for share in milestones])
+    optimizer = optimizer_of(classifier.parameters())
+    schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, [round(share * epochs) for share in milestones], decay)
     augment = Augment(CROPS_AND_FLIPS, views=1, size=SIZE, seed=0)
     examined = extract(frozen, test)
     per_epoch = len(train) // 20
@@ -90,33 +109,58 @@ def accuracy_of_every_epoch(train: Tinted, test: Tinted, epochs: int, milestones
 def test_agrees_with_the_protocol_written_out(milestones: tuple[float, ...]) -> None:
     train, test = Tinted(120, seed=1), Tinted(200, seed=2)
     history = list(accuracy_of_every_epoch(train, test, 5, milestones))
-    score = linear_sgd(encoder(), train, test, epochs=5, batch_size=20, milestones=milestones)
+    score = train_linear(encoder(), train, test, LinearSgd(epochs=5, milestones=milestones), batch_size=20)
     assert score.top1 == pytest.approx(history[-1])
+
+
+def test_adam_agrees_with_the_protocol_written_out() -> None:
+    train, test = Tinted(120, seed=1), Tinted(2000, seed=2)
+
+    def last(optimizer_of: Optimizer, decay: float) -> float:
+        return list(accuracy_of_every_epoch(train, test, 10, (0.6, 0.8), optimizer_of, decay))[-1]
+
+    score = train_linear(encoder(), train, test, LinearAdam(epochs=10), batch_size=20)
+    assert score.top1 == pytest.approx(last(adam, 0.2))
+    assert score.settings == {"epochs": 10, "lr": 0.001, "decay": 0.2, "batch_size": 20}
+    others = last(partial(adam, beta=0.9), 0.2), last(adam, 0.1), last(sgd, 0.2)
+    assert score.top1 not in others  # otherwise this test could not fail
+
+
+def test_adams_settings_are_those_of_the_paper() -> None:
+    protocol = LinearAdam()
+    rates = [protocol.lr_at(epoch) for epoch in (0, 59, 60, 79, 80, 99)]
+    assert protocol.epochs == 100
+    assert rates == pytest.approx([1e-3, 1e-3, 2e-4, 2e-4, 4e-5, 4e-5])
+    optimizer = protocol.optimizer([torch.zeros(2, requires_grad=True)])
+    assert isinstance(optimizer, torch.optim.Adam)
+    group = optimizer.param_groups[0]
+    assert (group["betas"], group["eps"], group["weight_decay"], group["amsgrad"]) == ((0.5, 0.999), 1e-8, 0, False)
 
 
 def test_reports_the_last_epoch_also_when_an_earlier_one_was_better() -> None:
     train, test = Tinted(120, seed=1), Tinted(200, seed=2)
     history = list(accuracy_of_every_epoch(train, test, 8, ()))
     assert max(history) > history[-1]  # otherwise this test could not fail
-    assert linear_sgd(encoder(), train, test, epochs=8, batch_size=20, milestones=()).top1 == pytest.approx(history[-1])
+    score = train_linear(encoder(), train, test, LinearSgd(epochs=8, milestones=()), batch_size=20)
+    assert score.top1 == pytest.approx(history[-1])
 
 
 def test_nobody_looks_at_the_test_set_before_the_training_is_over() -> None:
     log: list[str] = []
     train, test = Tinted(60, seed=1, log=log), Tinted(50, seed=2, log=log)
-    linear_sgd(encoder(), train, test, epochs=3, batch_size=20)
+    train_linear(encoder(), train, test, LinearSgd(epochs=3), batch_size=20)
     assert log == ["tinted 1"] * 9 + ["tinted 2"] * 3
 
 
 def test_learns_what_the_features_tell() -> None:
     train, test = Tinted(600, seed=1), Tinted(300, seed=2)
-    score = linear_sgd(encoder(), train, test, epochs=20, lr=1.0, batch_size=50)
+    score = train_linear(encoder(), train, test, LinearSgd(epochs=20, lr=1.0), batch_size=50)
     assert score.top1 > 0.6
     assert score.top5 is not None
     assert score.top5 > score.top1
     assert (score.train_samples, score.test_samples, score.classes) == (600, 300, 7)
     assert score.preprocess == "8×8 as stored; random crops and flips at training"
-    assert score == linear_sgd(encoder(), train, test, epochs=20, lr=1.0, batch_size=50)
+    assert score == train_linear(encoder(), train, test, LinearSgd(epochs=20, lr=1.0), batch_size=50)
 
 
 def test_learning_rate_falls_at_60_and_80_percent_of_the_epochs() -> None:
@@ -139,28 +183,37 @@ def test_training_mode_is_refused() -> None:
     unfrozen = encoder()
     unfrozen.backbone.train()
     with pytest.raises(RuntimeError, match="training mode"):
-        linear_sgd(unfrozen, Tinted(40, seed=1), Tinted(20, seed=2), epochs=1, batch_size=20)
+        train_linear(unfrozen, Tinted(40, seed=1), Tinted(20, seed=2), LinearSgd(epochs=1), batch_size=20)
 
 
 def test_an_encoder_that_changes_itself_in_one_training_step_is_caught() -> None:
     with pytest.raises(RuntimeError, match="changed while it was evaluated"):
-        linear_sgd(encoder(counts=1), Tinted(40, seed=1), Tinted(20, seed=2), epochs=1, batch_size=20)
+        train_linear(encoder(counts=1), Tinted(40, seed=1), Tinted(20, seed=2), LinearSgd(epochs=1), batch_size=20)
 
 
 def test_a_diverging_classifier_names_the_learning_rate() -> None:
     with pytest.raises(UserError, match="smaller --lr"):
-        linear_sgd(encoder(), Tinted(40, seed=1), Tinted(20, seed=2), epochs=9, lr=3e38, batch_size=20)
+        train_linear(encoder(), Tinted(40, seed=1), Tinted(20, seed=2), LinearSgd(epochs=9, lr=3e38), batch_size=20)
 
 
 @pytest.mark.parametrize(
-    ("settings", "flag"),
+    ("settings", "way_out"),
     [
-        ({"epochs": 0}, "--epochs"),
-        ({"lr": 0.0}, "--lr"),
-        ({"batch_size": 0}, "--batch"),
-        ({"batch_size": 41}, "--batch"),
+        ({"epochs": 0}, "--epochs 1 or more"),
+        ({"lr": 0.0}, "--lr {lr}"),
+        ({"lr": float("nan")}, "--lr {lr}"),
+        ({"decay": 0.0}, "--decay {decay}"),
+        ({"decay": 1.5}, "--decay {decay}"),
     ],
 )
-def test_impossible_settings_name_the_flag(settings: dict[str, int], flag: str) -> None:
-    with pytest.raises(UserError, match=flag):
-        linear_sgd(encoder(), Tinted(40, seed=1), Tinted(20, seed=2), **settings)  # type: ignore[arg-type]
+def test_impossible_settings_name_the_flag(settings: dict[str, float], way_out: str) -> None:
+    with pytest.raises(UserError, match=way_out.format(lr="30", decay="0.1")):
+        LinearSgd(**settings)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=way_out.format(lr="0.001", decay="0.2")):
+        LinearAdam(**settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("batch_size", [0, 41])
+def test_impossible_batches_name_the_flag(batch_size: int) -> None:
+    with pytest.raises(UserError, match="--batch"):
+        train_linear(encoder(), Tinted(40, seed=1), Tinted(20, seed=2), LinearSgd(), batch_size=batch_size)

@@ -12,7 +12,18 @@ from rich.console import Console
 from manyview import counter
 from manyview.encoders import EncoderConfig, build_encoder, load, random_like, save_backbone
 from manyview.errors import UserError
-from manyview.evaluate import Knn, Linear, LinearSgd, Protocol, append_record, evaluate, read_records, table
+from manyview.evaluate import (
+    PROTOCOLS,
+    Knn,
+    Linear,
+    LinearAdam,
+    LinearSgd,
+    Protocol,
+    append_record,
+    evaluate,
+    read_records,
+    table,
+)
 
 torch.set_num_threads(1)
 FIELDS = {
@@ -44,12 +55,16 @@ def run(tmp_path: Path) -> Path:
     return directory
 
 
-@pytest.mark.parametrize("protocol", [Knn(k=5), Linear(regularisation=(1.0, 0.01)), LinearSgd(epochs=2, lr=1)])
+@pytest.mark.parametrize(
+    "protocol",
+    [Knn(k=5), Linear(regularisation=(1.0, 0.01)), LinearSgd(epochs=2, lr=1), LinearAdam(epochs=2, lr=0.1)],
+)
 def test_trained_and_random_are_measured_alike_and_recorded(protocol: Protocol, run: Path, photos: str) -> None:
     records = evaluate(run, protocol, photos, batch_size=16, progress=False)
     assert [record["encoder"] for record in records] == ["random", "trained"]
     for record in records:
         assert set(record) == FIELDS
+        assert PROTOCOLS[record["protocol"]] is type(protocol)
         assert record["test_data"] == "20 % held out by hash"
         assert record["preprocess"].startswith("16×16 as stored")
         assert record["train_samples"] + record["test_samples"] == 90

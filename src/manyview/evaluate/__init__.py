@@ -4,7 +4,7 @@ from manyview.evaluate.features import Features, extract
 from manyview.evaluate.files import Record, append_record, embed, read_records
 from manyview.evaluate.knn import Knn, knn
 from manyview.evaluate.linear import Linear, linear
-from manyview.evaluate.linear_sgd import LinearSgd, linear_sgd
+from manyview.evaluate.linear_sgd import LinearAdam, LinearSgd, train_linear
 from manyview.evaluate.run import PROTOCOLS, Protocol, evaluate, table
 from manyview.evaluate.score import Score, accuracy
 from manyview.evaluate.split import Split, splits
@@ -15,6 +15,7 @@ __all__ = [
     "Features",
     "Knn",
     "Linear",
+    "LinearAdam",
     "LinearSgd",
     "Protocol",
     "Record",
@@ -28,8 +29,8 @@ __all__ = [
     "knn",
     "knn_accuracy",
     "linear",
-    "linear_sgd",
     "read_records",
     "splits",
     "table",
+    "train_linear",
 ]

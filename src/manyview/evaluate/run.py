@@ -15,14 +15,19 @@ from manyview.evaluate.features import extract
 from manyview.evaluate.files import Record, append_record
 from manyview.evaluate.knn import Knn, knn
 from manyview.evaluate.linear import Linear, linear
-from manyview.evaluate.linear_sgd import LinearSgd, linear_sgd
+from manyview.evaluate.linear_sgd import LinearAdam, LinearSgd, train_linear
 from manyview.evaluate.score import Score
 from manyview.evaluate.split import Split, splits
 
 __all__ = ["PROTOCOLS", "Protocol", "evaluate", "table"]
 
-Protocol = Knn | Linear | LinearSgd
-PROTOCOLS: dict[str, type[Protocol]] = {"knn": Knn, "linear": Linear, "linear-sgd": LinearSgd}
+Protocol = Knn | Linear | LinearSgd | LinearAdam
+PROTOCOLS: dict[str, type[Protocol]] = {
+    "knn": Knn,
+    "linear": Linear,
+    "linear-sgd": LinearSgd,
+    "linear-adam": LinearAdam,
+}
 
 
 def evaluate(
@@ -41,7 +46,7 @@ def evaluate(
     """One record for the random encoder (unless `random` is False) and one for the trained one.
 
     `run` is a run directory, which keeps the records in its evaluations.json, or an encoder file. `batch_size` is the
-    number of images per pass, which for `LinearSgd` is that of a training step.
+    number of images per pass, which for `LinearSgd` and `LinearAdam` is that of a training step (CACR: 128 with Adam).
     """
     trained = load(run)
     split = splits(data, test_data)
@@ -69,18 +74,17 @@ def _judge(
     workers: int,
     progress: bool,
 ) -> Score:
-    settings = asdict(protocol)
     reading: dict[str, Any] = {"batch_size": batch_size, "workers": workers, "progress": progress}
     if isinstance(protocol, LinearSgd):
-        return linear_sgd(encoder, split.train, split.test, **settings, seed=seed, **reading)
+        return train_linear(encoder, split.train, split.test, protocol, seed=seed, **reading)
     train, test = (extract(encoder, each, **reading).to(encoder.mean.device) for each in (split.train, split.test))
     if isinstance(protocol, Knn):
-        return knn(train, test, **settings, progress=progress)
-    return linear(train, test, **settings, seed=seed, progress=progress)
+        return knn(train, test, **asdict(protocol), progress=progress)
+    return linear(train, test, **asdict(protocol), seed=seed, progress=progress)
 
 
 def _record(protocol: Protocol, encoder: str, split: Split, score: Score, seconds: float) -> Record:
-    name = next(name for name, kind in PROTOCOLS.items() if isinstance(protocol, kind))
+    name = next(name for name, kind in PROTOCOLS.items() if type(protocol) is kind)
     return {
         "protocol": name,
         "encoder": encoder,

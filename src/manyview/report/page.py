@@ -38,6 +38,7 @@ _PROTOCOLS = {
     "knn": "k nearest neighbours",
     "linear": "Linear probe on cached features",
     "linear-sgd": "Linear probe, SGD with augmentation",
+    "linear-adam": "Linear probe, Adam with augmentation",
 }
 _DIAGNOSTICS = {
     "positive": "Cosine similarity of positives",
@@ -135,7 +136,7 @@ def _first(facts: Facts, protocol: str) -> Comparison | None:
 
 def _figures(facts: Facts) -> list[Markup]:
     figures = [_accuracy_figure("kNN top-1", comparison) for comparison in [_first(facts, "knn")] if comparison]
-    linear = _first(facts, "linear") or _first(facts, "linear-sgd")
+    linear = _first(facts, "linear") or _first(facts, "linear-sgd") or _first(facts, "linear-adam")
     if linear:
         figures.append(_accuracy_figure("Linear top-1", linear))
     during = facts.series("knn")
