@@ -182,6 +182,8 @@ AT_LEAST_ONE = {"imbalance_ratio"}
 SHARES = {"momentum", "sgd_momentum"}
 SEVERAL = {"views"}
 
+LR_RULES = {"none": "", "linear": " per 256 samples", "sqrt": " by the root of the batch over 256"}
+
 
 def check_values(config: AnyConfig) -> None:
     for group in plain(config).values():
@@ -422,6 +424,7 @@ def announce(kind: type[Method], config: AnyConfig, source: Source, parts: Parts
     settings = ", ".join(f"{key.replace('_', '-')} {value}" for key, value in asdict(config.method).items())
     table.add_row(kind.name, settings)
     table.add_row("fit", f"{parts.steps} steps of {config.optim.batch_size} ({parts.steps / parts.steps_per_epoch:.1f} "
-                  f"epochs), {config.optim.optimizer}, lr {config.optim.lr} {config.optim.schedule}")  # fmt: skip
+                  f"epochs), {config.optim.optimizer}, lr {config.optim.lr}{LR_RULES[config.optim.lr_rule]} "
+                  f"{config.optim.schedule}")  # fmt: skip
     table.add_row("run", str(config.run.out))
     console.print(table)

@@ -45,6 +45,7 @@ _DIAGNOSTICS = {
     "spread": "Spread of the positive similarities",
     "lam": "λ, weight of the covariance",
 }
+_INFO_NCE = {"jcl", "moco-v1", "moco-v2", "vanilla"}  # whose loss has a known value before anything is learnt
 _MOST_VIEWS, _MOST_CLASSES = 8, 12
 _MOST_UNREADABLE = 200
 
@@ -206,8 +207,8 @@ def _training(facts: Facts) -> Markup:
 
 
 def _chance(facts: Facts) -> tuple[str, float] | None:
-    """The contrastive loss of an encoder that tells nothing apart from the K negatives of its queue."""
-    size = number(facts.setting("method", "queue_size"))
+    """The InfoNCE of an encoder that tells nothing apart from the K negatives of its queue."""
+    size = number(facts.setting("method", "queue_size")) if facts.method in _INFO_NCE else None
     return (f"chance, log(K + 1) = {math.log1p(size):.2f}", math.log1p(size)) if size else None
 
 
