@@ -1,5 +1,6 @@
 """What embeddings look like: numbers (pure functions) and plots."""
 
+from manyview.diagnose.contrast import CONTRAST, contrast
 from manyview.diagnose.embeddings import (
     alignment,
     different_similarity,
@@ -12,7 +13,9 @@ from manyview.diagnose.embeddings import (
 from manyview.diagnose.plots import line_plot, similarity_plot
 
 __all__ = [
+    "CONTRAST",
     "alignment",
+    "contrast",
     "different_similarity",
     "effective_rank",
     "line_plot",
