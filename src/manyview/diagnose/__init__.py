@@ -1,4 +1,4 @@
-"""What embeddings look like: numbers (pure functions) and plots."""
+"""What embeddings look like: numbers (pure functions), the same during a training, and plots."""
 
 from manyview.diagnose.contrast import CONTRAST, contrast
 from manyview.diagnose.embeddings import (
@@ -11,9 +11,11 @@ from manyview.diagnose.embeddings import (
     uniformity,
 )
 from manyview.diagnose.plots import line_plot, similarity_plot
+from manyview.diagnose.watch import Watch
 
 __all__ = [
     "CONTRAST",
+    "Watch",
     "alignment",
     "contrast",
     "different_similarity",

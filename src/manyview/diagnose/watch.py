@@ -1,0 +1,116 @@
+"""A look at the contrast of an encoder while it is trained: always the same views of the same samples."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from manyview import counter
+from manyview.data.loader import read_ahead
+from manyview.data.source import Source, Unreadable, track
+from manyview.diagnose.contrast import CONTRAST, contrast
+from manyview.encoders import Encoder
+from manyview.errors import UserError
+from manyview.views import Augment
+
+__all__ = ["BATCH", "SAMPLES", "T_POS", "VIEWS", "Watch"]
+
+# The same for all methods, whatever they train with: otherwise their numbers could not be compared.
+VIEWS, SAMPLES, BATCH, T_POS = 5, 512, 256, 1.0
+
+_TAG = 0x7761746368  # "watch": keeps the choice of samples apart from other uses of the seed
+_EPOCH = -1  # training counts from 0, so that these views are never learnt from
+_AT_ONCE = 32  # samples whose views are made and embedded together: they may be large
+
+
+class Watch:
+    """The `contrast` of encoders on views of some samples of a source, which are cut once and kept."""
+
+    def __init__(self, source: Source, augment: Augment, *, name: str, t_neg: float, workers: int = 0) -> None:
+        """`augment` gives recipe, size and seed; `name` tells the user what `source` is. Unreadable images are
+        passed over; `workers` processes read those that are not at hand as arrays."""
+        self.name, self.fingerprint, self.t_neg = name, source.fingerprint, t_neg
+        self.augment = Augment(augment.recipe, views=VIEWS, size=augment.size, seed=augment.seed)
+        self.index, self.crops = _cut(source, self.augment, workers)
+        if len(self) < 2:
+            raise UserError(
+                f"contrast cannot be watched on {name}: it takes two images, and {len(self)} can be read: name others "
+                "with --watch-data, or use --watch-every 0"
+            )
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def describe(self) -> dict[str, Any]:
+        """What a run's configuration records of it."""
+        return {
+            "data": self.name,
+            "samples": len(self),
+            "views": VIEWS,
+            "t_pos": T_POS,
+            "t_neg": self.t_neg,
+            "fingerprint": self.fingerprint,
+        }
+
+    @torch.no_grad()
+    def __call__(self, encoder: Encoder) -> dict[str, float]:
+        """Means over the batches. The encoder is left as it was found, and no other rank is needed."""
+        with _evaluating(encoder):
+            embeddings = torch.cat([self._embed(encoder, some) for some in torch.arange(len(self)).split(_AT_ONCE)], 1)
+        batches = [contrast(batch, t_pos=T_POS, t_neg=self.t_neg) for batch in embeddings.split(BATCH, 1)]
+        return {name: sum(batch[name] for batch in batches) / len(batches) for name in CONTRAST}
+
+    def _embed(self, encoder: Encoder, some: Tensor) -> Tensor:
+        """Unit embeddings (V, n, D) of some of the samples, in full precision."""
+        weight = next(encoder.parameters())
+        plan = self.augment.plan(self.index[some].to(weight.device), _EPOCH)
+        views = self.augment.apply(self.crops[some].to(weight.device), plan)
+        # Not by a call: a compiled encoder would be compiled once more, for another mode and another size of batches.
+        embedded: Tensor = encoder.forward(views.flatten(0, 1).to(weight.dtype))
+        return embedded.cpu().unflatten(0, views.shape[:2])  # type: ignore[no-any-return]
+
+
+@contextmanager
+def _evaluating(network: nn.Module) -> Iterator[None]:
+    """In eval mode for a while. Every module gets its own mode back: some may be meant to differ from the whole."""
+    modes = [(module, module.training) for module in network.modules()]
+    network.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+def _cut(source: Source, augment: Augment, workers: int) -> tuple[Tensor, Tensor]:
+    """The numbers (N,) of samples that can be read, in whole batches, and their crops (N, V, 3, size, size) uint8."""
+    # Where half of this many cannot be read, the set is broken.
+    order = counter.permutation(len(source), augment.seed, _TAG)[: 2 * SAMPLES].tolist()
+    most = min(SAMPLES, len(source))
+    crops = torch.empty(most, augment.views, 3, augment.size, augment.size, dtype=torch.uint8)
+    kept: list[int] = []
+    cuts = read_ahead(_Cut(source, augment), order, workers if source.size is None else 0)
+    for number, cut in zip(order, track(cuts, f"views of {source.name} to watch", most), strict=False):
+        if cut is not None:
+            crops[len(kept)] = cut  # not a list of them: each would hold a file descriptor of its worker
+            kept.append(number)
+        if len(kept) == most:
+            break
+    whole = len(kept) // BATCH * BATCH or len(kept)  # batches of one size, as the entropy grows with it
+    return torch.tensor(kept[:whole], dtype=torch.int64), crops[:whole]
+
+
+@dataclass(frozen=True)
+class _Cut:
+    source: Source
+    augment: Augment
+
+    def __call__(self, number: int) -> Tensor | None:
+        """The crops of one sample, where it can be read."""
+        try:
+            return self.augment.crop(self.source.read(number), number, _EPOCH)
+        except Unreadable:
+            return None
