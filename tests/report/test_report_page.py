@@ -196,6 +196,62 @@ def test_the_curves_are_described_in_words(whole: Page) -> None:
         assert name in labels
 
 
+def watched_run(run: Path, every: int) -> Path:
+    """40 steps, contrast in each last one of `every`."""
+    fake_run(run, steps=40)
+    facts = json.loads((run / "config.json").read_text())
+    facts["contrast"] = {"data": "<scenes> (test split)", "samples": 512, "views": 5, "t_pos": 1.0, "t_neg": 2.0}
+    (run / "config.json").write_text(json.dumps(facts))
+    values = {
+        "entropy": 5.0, "max_entropy": math.log(255), "alignment": 0.4, "uniformity": -2.5,
+        "nearest_weight": 0.03, "effective_positives": 3.8, "effective_negatives": 150.0,
+    }  # fmt: skip
+    rows = [{**fake_step(step, 40), **(values if step % every == every - 1 else {})} for step in range(40)]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return run
+
+
+@pytest.mark.parametrize("every", [1, 10, 40])
+def test_contrast_is_drawn_with_what_it_cannot_exceed(tmp_path: Path, every: int) -> None:
+    page = page_of(watched_run(tmp_path, every))
+    labels = [attributes.get("aria-label") or "" for attributes in page.all("svg")]
+    entropy = next(label for label in labels if label.startswith("Conditional entropy of the negative weights"))
+    assert f"from 5 at step {every - 1} to 5 at step 39" in entropy
+    assert entropy.endswith("Dashed line: maximum, log 255 = 5.54.")
+    assert any(label.startswith("Weight of the nearest negative: from 3.0%") for label in labels)
+    assert any(label.startswith("Effective number of negatives") and "line: all 255." in label for label in labels)
+    assert any(label.startswith("Effective number of positives") and "line: all 4." in label for label in labels)
+    titles = [label.partition(":")[0].partition(",")[0] for label in labels]
+    assert titles[0] == "Loss"
+    assert len(titles) == len(set(titles))
+    assert titles.index("Uniformity") - titles.index("Conditional entropy of the negative weights") == 5
+    assert "max_entropy" not in " ".join(titles)
+    assert "Contrast watched on 512 images of <scenes> (test split), with the same 5 views of each" in page.text
+    assert "t⁺ = 1 and t⁻ = 2 for any method" in page.text
+
+
+def test_a_run_in_which_nothing_was_watched_has_no_word_of_contrast(whole: Page) -> None:
+    assert "Contrast" not in whole.text
+
+
+def test_contrast_of_an_unknown_set_is_drawn_too(tmp_path: Path) -> None:
+    run = watched_run(tmp_path, every=10)
+    facts = json.loads((run / "config.json").read_text())
+    del facts["contrast"]
+    (run / "config.json").write_text(json.dumps(facts))
+    page = page_of(run)
+    assert "Contrast watched on" not in page.text
+    assert "Entropy is at its maximum when" in page.text
+
+
+def test_what_a_method_measures_only_now_and_then_is_drawn(tmp_path: Path) -> None:
+    run = fake_run(tmp_path, steps=40)
+    rows = [{**fake_step(step, 40), **({"rare": step / 2} if step % 20 == 19 else {})} for step in range(40)]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    labels = [attributes.get("aria-label") or "" for attributes in page_of(run).all("svg")]
+    assert any(label.startswith("rare: from 9.5 at step 19 to 19.5 at step 39") for label in labels)
+
+
 def test_the_page_asks_the_network_for_nothing(whole_run: Path, whole: Page) -> None:
     targets = [
         value or ""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from manyview.diagnose import CONTRAST
 from manyview.errors import UserError
 
 __all__ = ["Comparison", "Facts", "Series", "number", "read_facts"]
@@ -38,6 +39,7 @@ class Facts:
     preset: str
     config: Mapping[str, Mapping[str, Any]]
     data: Mapping[str, Any]
+    contrast: Mapping[str, Any]  # on what it is watched; empty where it is not
     environment: Mapping[str, Any]
     metrics: tuple[Mapping[str, Any], ...]  # by step, ascending
     comparisons: tuple[Comparison, ...]
@@ -56,7 +58,7 @@ class Facts:
     @property
     def diagnostics(self) -> list[str]:
         """Names of the metrics that only the method knows."""
-        common = {"step", "epoch", "loss", "lr", "images_per_s", "wait", "knn"}
+        common = {"step", "epoch", "loss", "lr", "images_per_s", "wait", "knn", *CONTRAST}
         names = dict.fromkeys(key for row in self.metrics for key, value in row.items() if number(value) is not None)
         return [name for name in names if name not in common]
 
@@ -78,6 +80,7 @@ def read_facts(run: Path) -> Facts:
         preset=str(config.get("preset", "?")),
         config={name: group for name, group in _mapping(config.get("config")).items() if isinstance(group, dict)},
         data=_mapping(config.get("data")),
+        contrast=_mapping(config.get("contrast")),
         environment=_mapping(config.get("environment")),
         metrics=_metrics(run / "metrics.jsonl"),
         comparisons=_comparisons(run / "evaluations.json"),
