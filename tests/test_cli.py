@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from manyview.cli import COMMANDS, file_flags, main
 from manyview.methods import METHODS
 
-SMALL = ["--batch-size", "16", "--max-steps", "2", "--image-size", "32"]
+SMALL = ["--batch-size", "16", "--max-steps", "2", "--image-size", "32", "--watch-every", "0"]
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +88,7 @@ def test_small_images_take_the_small_preset_and_say_so(capsys: pytest.CaptureFix
     assert main(["pretrain", "jcl", "--data", "scenes:64", "--out", str(out), *flags]) == 0
     text = capsys.readouterr().out
     assert "small (--preset)" in text
+    assert "contrast watched on 512 images of scenes (test split)" in text
     config = json.loads((out / "config.json").read_text())["config"]
     assert (config["encoder"]["backbone"], config["views"]["image_size"]) == ("tiny", 32)
     assert config["views"]["min_crop"] == 0.6
@@ -108,7 +109,7 @@ def test_flags_override_a_config_file_which_overrides_the_preset(tmp_path: Path)
     file = tmp_path / "my.toml"
     file.write_text("lr = 0.5\nbatch-size = 16\n[method]\nqueue_size = 20\nmask-own = true\nmomentum = 0.5\n")
     out = tmp_path / "run"
-    words = ["--config", str(file), "--momentum", "0.7", "--max-steps", "1"]
+    words = ["--config", str(file), "--momentum", "0.7", "--max-steps", "1", "--watch-every", "0"]
     assert main(["pretrain", "moco-v2", "--data", "scenes:64", "--out", str(out), *words]) == 0
     config = json.loads((out / "config.json").read_text())["config"]
     assert (config["optim"]["lr"], config["optim"]["batch_size"]) == (0.5, 16)

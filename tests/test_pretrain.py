@@ -1,6 +1,7 @@
 """Whole runs: what they leave behind, and that stopping, dying and resuming change nothing."""
 
 import json
+import math
 import random
 import shutil
 import signal
@@ -13,8 +14,14 @@ from running import Command, lines
 
 import manyview
 from manyview.cli import main
+from manyview.data import open_source
+from manyview.diagnose import CONTRAST, Watch
+from manyview.encoders import EncoderConfig, build_encoder
+from manyview.views import Augment, recipe
 
 FLAGS = ["--batch-size", "16", "--queue-size", "32", "--seed", "3", "--keys", "2", "--image-size", "16"]
+FLAGS += ["--watch-every", "0"]  # it takes longer than the steps of these runs
+WATCHED = ["--watch-every", "1"]
 
 
 def pretrain(out: Path, *flags: str, method: str = "jcl", data: str = "scenes:64") -> int:
@@ -27,11 +34,16 @@ def edit_config(run: Path, group: str, key: str, value: object) -> None:
     (run / "config.json").write_text(json.dumps(facts))
 
 
+def computed(run: Path) -> list[dict[str, float]]:
+    """What a run wrote down of each step, but for how long it took."""
+    return [{k: v for k, v in entry.items() if k not in ("images_per_s", "wait")} for entry in lines(run)]
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One undisturbed run that many tests look at."""
     run = tmp_path_factory.mktemp("runs") / "jcl"
-    assert pretrain(run, "--max-steps", "10", "--checkpoint-every", "4") == 0
+    assert pretrain(run, "--max-steps", "10", "--checkpoint-every", "4", *WATCHED) == 0
     return run
 
 
@@ -90,6 +102,7 @@ def test_a_killed_run_resumes_to_the_same_bytes(tmp_path: Path, method: str, wor
     own |= {"cacr": ["--views", "3"], "cacr-moco": ["--queue-size", "32", "--views", "3"]}
     words = ["pretrain", method, "--data", "scenes:64", "--seed", "3", "--batch-size", "16", "--image-size", "16"]
     words += [*own[method], "--max-steps", "30", "--checkpoint-every", "3", "--workers", workers]
+    words += ["--watch-every", "3"]
     assert Command(*words, "--out", str(whole), log=log).wait() == 0, log.read_text()
     victim, step = Command(*words, "--out", str(killed), log=log), random.randrange(1, 8) * 3
     victim.wait_until(lambda: (killed / f"checkpoints/step-{step:08d}.pt").exists())
@@ -99,7 +112,8 @@ def test_a_killed_run_resumes_to_the_same_bytes(tmp_path: Path, method: str, wor
     assert Command("resume", str(killed), log=log).wait() == 0, log.read_text()
     assert (killed / "encoder.safetensors").read_bytes() == (whole / "encoder.safetensors").read_bytes()
     assert [entry["step"] for entry in lines(killed)] == list(range(30))
-    assert [entry["loss"] for entry in lines(killed)] == [entry["loss"] for entry in lines(whole)]
+    assert computed(killed) == computed(whole)
+    assert [entry["step"] for entry in lines(killed) if "entropy" in entry] == [11, 23, 29]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -240,9 +254,16 @@ def test_a_wrong_value_leaves_nothing_behind(tmp_path: Path, capsys: pytest.Capt
         (["--accumulate", "3"], "equal parts by --accumulate 3 and --bn-splits 2: choose a multiple of 6"),
         (["--min-crop", "1.5"], "--min-crop 1.5 must lie above 0"),
         (["--key-passes", "0"], "--key-passes 0 must be greater than 0"),
+<<<<<<< HEAD
         (["--imbalance-ratio", "0.5"], "--imbalance-ratio 0.5 must be at least 1"),
         (["--imbalance", "exponential", "--imbalance-ratio", "0"], "--imbalance-ratio 0.0 must be at least 1"),
         (["--imbalance", "linear", "--unlabelled"], "--imbalance linear needs labels"),
+=======
+        (["--watch-every", "-1"], "--watch-every -1 must not be negative"),
+        (["--watch-t-neg", "0"], "--watch-t-neg 0.0 must be greater than 0"),
+        ([*WATCHED, "--watch-data", "nowhere/"], "--watch-data: 'nowhere/' does not exist"),
+        ([*WATCHED, "--watch-data", "scenes:0"], "--watch-data: 'scenes:0' does not say how many images"),
+>>>>>>> ade825a (Runs watch their contrast at the end of each epoch)
     ):
         assert pretrain(tmp_path / "run", "--max-steps", "2", *flags) == 2, flags
         message = capsys.readouterr().err
@@ -292,6 +313,116 @@ def test_watching_knn_does_not_change_the_run(finished: Path, tmp_path: Path) ->
     assert (tmp_path / "run/encoder.safetensors").read_bytes() == (finished / "encoder.safetensors").read_bytes()
 
 
+def watched(run: Path) -> dict[int, dict[str, float]]:
+    """The contrast by step, where there is any."""
+    rows = {entry["step"]: {key: entry[key] for key in CONTRAST if key in entry} for entry in lines(run)}
+    return {step: row for step, row in rows.items() if row}
+
+
+def test_contrast_is_watched_at_the_end_of_epochs_and_of_the_run(finished: Path) -> None:
+    looks = watched(finished)
+    assert list(looks) == [3, 7, 9]  # epochs of four steps
+    for values in looks.values():
+        assert tuple(values) == CONTRAST
+        assert 0 < values["entropy"] < values["max_entropy"] == pytest.approx(math.log(255))
+        assert 1 / 255 < values["nearest_weight"] < 1
+        assert 1 < values["effective_negatives"] < 255
+        assert 1 < values["effective_positives"] <= 4
+    facts = json.loads((finished / "config.json").read_text())["contrast"]
+    assert (facts["data"], facts["samples"], facts["views"]) == ("scenes (test split)", 512, 5)
+    assert (facts["t_pos"], facts["t_neg"]) == (1.0, 2.0)
+    page = (finished / "report.html").read_text()
+    assert "Contrast watched on 512 images of scenes (test split), with the same 5 views of each" in page
+    assert "Conditional entropy of the negative weights: from" in page
+
+
+def test_what_is_watched_are_the_weights_of_that_step(finished: Path) -> None:
+    state = torch.load(finished / "checkpoints/step-00000008.pt", weights_only=True)["method"]
+    encoder = build_encoder(EncoderConfig(backbone="tiny"))
+    encoder.load_state_dict(
+        {name.removeprefix("encoder."): value for name, value in state.items() if name.startswith("encoder.")}
+    )
+    augment = Augment(recipe("moco-v2", min_crop=0.6), views=2, size=16, seed=3)
+    again = Watch(open_source("scenes:64", split="test"), augment, name="scenes", t_neg=2.0)
+    assert again(encoder) == watched(finished)[7]
+
+
+def test_watching_contrast_does_not_change_the_run(finished: Path, tmp_path: Path) -> None:
+    assert pretrain(tmp_path / "run", "--max-steps", "10") == 0
+    assert watched(tmp_path / "run") == {}
+    assert json.loads((tmp_path / "run/config.json").read_text())["contrast"] is None
+    assert (tmp_path / "run/encoder.safetensors").read_bytes() == (finished / "encoder.safetensors").read_bytes()
+
+
+def test_methods_are_watched_alike(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A run shorter than an epoch has one look; another t⁻ changes what depends on it."""
+    words = ["--data", "scenes:64", "--seed", "3", "--batch-size", "16", "--image-size", "16", "--max-steps", "2"]
+    for t_neg in ("2", "4"):
+        assert main(["pretrain", "simclr", *words, "--out", str(tmp_path / t_neg), "--watch-t-neg", t_neg]) == 0
+    assert "contrast watched on 512 images of scenes (test split)" in capsys.readouterr().out
+    two, four = watched(tmp_path / "2")[1], watched(tmp_path / "4")[1]
+    assert list(watched(tmp_path / "2")) == [1]
+    assert two["max_entropy"] == pytest.approx(watched(finished)[9]["max_entropy"])
+    assert two["nearest_weight"] < four["nearest_weight"]
+    assert two["uniformity"] == four["uniformity"]
+
+
+def test_contrast_is_watched_on_training_images_where_there_are_no_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, run, whole = photos(tmp_path / "photos", 64, broken=3), tmp_path / "run", tmp_path / "whole"
+    assert pretrain(whole, "--max-steps", "6", *WATCHED, data=str(data)) == 0
+    assert "contrast watched on 61 images of" in " ".join(capsys.readouterr().out.split())
+    facts = json.loads((whole / "config.json").read_text())
+    assert facts["contrast"]["data"].endswith("photos/ (training data)")
+    assert facts["contrast"]["fingerprint"] == facts["data"]["fingerprint"]
+    shutil.copytree(whole, run, symlinks=True)
+    (run / "checkpoints/step-00000006.pt").unlink()
+    moved = data.rename(tmp_path / "moved")
+    assert main(["resume", str(run), "--data", str(moved)]) == 0
+    assert computed(run) == computed(whole)
+    assert list(watched(run)) == [3, 5]
+
+
+def test_a_set_whose_test_part_is_missing_can_still_be_learnt_from(tmp_path: Path) -> None:
+    photos(tmp_path / "train", 0, broken=0)
+    photos(tmp_path / "train/n01", 32, broken=0)
+    assert pretrain(tmp_path / "run", "--max-steps", "2", *WATCHED, data=f"imagenet:{tmp_path}") == 0
+    facts = json.loads((tmp_path / "run/config.json").read_text())
+    assert facts["contrast"]["data"] == "imagenet (training data)"
+
+
+def test_contrast_is_watched_on_the_images_that_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, run = photos(tmp_path / "photos", 20, broken=0), tmp_path / "run"
+    flags = [*WATCHED, "--watch-data", str(data), "--precision", "float64"]
+    assert pretrain(run, "--max-steps", "2", *flags) == 0
+    facts = json.loads((run / "config.json").read_text())
+    assert facts["contrast"]["data"].endswith("photos/ (--watch-data)")
+    assert facts["contrast"]["samples"] == 20
+    assert watched(run)[1]["max_entropy"] == pytest.approx(math.log(19))
+    (data / "000.jpg").unlink()
+    assert main(["resume", str(run)]) == 2
+    assert "photos/ (--watch-data) holds other images" in capsys.readouterr().err
+
+
+def test_images_to_watch_of_which_too_few_can_be_read_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = photos(tmp_path / "photos", 1, broken=0)
+    assert pretrain(tmp_path / "run", "--max-steps", "2", *WATCHED, "--watch-data", str(data)) == 2
+    message = capsys.readouterr().err
+    assert "photos/ (--watch-data): it takes two images, and 1 can be read" in message
+    assert not (tmp_path / "run").exists()
+
+
+def test_resume_refuses_to_watch_in_another_way(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "run"
+    assert pretrain(run, "--max-steps", "2") == 0
+    edit_config(run, "run", "watch_t_neg", 3.0)
+    assert main(["resume", str(run)]) == 2
+    assert "+ watch_t_neg = 3.0" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("flags", [["--norm", "group"], ["--bn-splits", "4"], ["--optimizer", "adamw", "--lr", "1e-3"]])
 def test_other_set_ups_run(tmp_path: Path, flags: list[str]) -> None:
     assert pretrain(tmp_path / "run", "--max-steps", "2", *flags) == 0
@@ -314,6 +445,7 @@ def test_a_batch_in_four_parts_is_the_batch(tmp_path: Path, method: str) -> None
         "group",
     ]
     words += ["--image-size", "16", "--norm", "group", "--precision", "float64", "--max-steps", "3"]
+    words += ["--watch-every", "0"]
     for accumulate in ("1", "4"):
         assert main([*words, "--accumulate", accumulate, "--out", str(tmp_path / accumulate)]) == 0
     whole, parts = (torch.load(tmp_path / a / "checkpoints/latest.pt", weights_only=True) for a in ("1", "4"))
@@ -329,10 +461,11 @@ def test_half_precision_learns_nearly_the_same_and_resumes_exactly(
     finished: Path, tmp_path: Path, precision: str
 ) -> None:
     run, again = tmp_path / "run", tmp_path / "again"
-    assert pretrain(run, "--max-steps", "10", "--checkpoint-every", "4", "--precision", precision) == 0
+    assert pretrain(run, "--max-steps", "10", "--checkpoint-every", "4", "--precision", precision, *WATCHED) == 0
     for half, full in zip(lines(run), lines(finished), strict=True):
         assert half["loss"] != full["loss"]
         assert half["loss"] == pytest.approx(full["loss"], rel=0.05)
+        assert half.get("entropy", 0.0) == pytest.approx(full.get("entropy", 0.0), rel=0.05)
     state = torch.load(run / "checkpoints/step-00000004.pt", weights_only=True)
     assert bool(state["scaler"]) == (precision == "fp16")
     assert {tensor.dtype for tensor in state["method"].values()} <= {torch.float32, torch.int64}
@@ -341,6 +474,7 @@ def test_half_precision_learns_nearly_the_same_and_resumes_exactly(
         (again / "checkpoints" / later).unlink()
     assert main(["resume", str(again)]) == 0
     assert (again / "encoder.safetensors").read_bytes() == (run / "encoder.safetensors").read_bytes()
+    assert computed(again) == computed(run)
 
 
 def test_dropout_depends_on_the_step_and_not_on_what_was_drawn_before(tmp_path: Path) -> None:

@@ -14,8 +14,10 @@ from torch import Tensor
 
 from manyview import checkpoint
 from manyview.cli import main
+from manyview.diagnose import CONTRAST
 
 FLAGS = ["--data", "scenes:64", "--seed", "3", "--batch-size", "16", "--image-size", "16", "--dim", "32"]
+FLAGS += ["--watch-every", "2"]  # epochs of four steps: mostly once, at the end
 OWN = {
     "jcl": ["--queue-size", "40", "--keys", "2"],
     "moco-v2": ["--queue-size", "40"],
@@ -64,6 +66,7 @@ def check_equal(alone: Path, together: Path, leave_out: Callable[[str], bool] = 
     first, second = state(alone), state(together)
     for one, other in zip(lines(alone), lines(together), strict=True):
         assert abs(one["loss"] - other["loss"]) < 1e-9
+        assert one.keys() == other.keys()  # of several ranks one watches too
     mine, yours = ({k: v for k, v in s["method"].items() if not leave_out(k)} for s in (first, second))
     assert gap(mine, yours) < 1e-9  # parameters of both encoders, and the queue
     # SGD's momentum is a sum of the gradients of all steps.
@@ -79,6 +82,8 @@ def test_two_ranks_learn_what_one_learns(tmp_path: Path, method: str) -> None:
     assert main(words(method, tmp_path / "alone", *flags)) == 0
     assert TwoRanks(*words(method, tmp_path / "together", *flags), log=log).wait() == 0, log.read_text()
     check_equal(tmp_path / "alone", tmp_path / "together")
+    last, other = lines(tmp_path / "alone")[-1], lines(tmp_path / "together")[-1]
+    assert [other[key] for key in CONTRAST] == pytest.approx([last[key] for key in CONTRAST], abs=1e-9)
 
 
 def test_keys_shuffled_over_ranks_are_normalised_as_in_parts_of_one_batch(tmp_path: Path) -> None:
@@ -102,7 +107,7 @@ def test_synchronised_statistics_are_those_of_one_large_batch(tmp_path: Path) ->
 @pytest.mark.skipif(sys.platform != "linux", reason="finds the ranks in /proc")
 def test_killed_ranks_restart_all_and_change_nothing(tmp_path: Path) -> None:
     whole, killed, log = tmp_path / "whole", tmp_path / "killed", tmp_path / "log"
-    flags = ["--max-steps", "40", "--checkpoint-every", "3"]
+    flags = ["--max-steps", "40", "--checkpoint-every", "3", "--watch-every", "4"]
     assert TwoRanks(*words("jcl", whole, *flags), log=log).wait() == 0, log.read_text()
     run = TwoRanks(*words("jcl", killed, *flags), log=log, restarts=3)
     for victim, step in (1, random.randrange(1, 5) * 3), (0, random.randrange(6, 10) * 3):
@@ -112,7 +117,8 @@ def test_killed_ranks_restart_all_and_change_nothing(tmp_path: Path) -> None:
     assert log.read_text().count(f"resuming {killed}") == 2
     assert (killed / "encoder.safetensors").read_bytes() == (whole / "encoder.safetensors").read_bytes()
     assert [entry["step"] for entry in lines(killed)] == list(range(40))
-    assert [entry["loss"] for entry in lines(killed)] == [entry["loss"] for entry in lines(whole)]
+    for key in ("loss", *CONTRAST):
+        assert [entry.get(key) for entry in lines(killed)] == [entry.get(key) for entry in lines(whole)]
 
 
 def test_a_restart_never_goes_on_with_somebody_elses_run(tmp_path: Path) -> None:

@@ -38,6 +38,14 @@ class RunConfig:
     """Steps between printed lines when the output is not a terminal."""
     knn_every: int = 0
     """Epochs between kNN evaluations during the training (labelled data only); 0 for none."""
+    watch_every: int = 1
+    """Epochs between looks at the contrast (entropy of the negative weights, alignment, uniformity …) of the same 5
+    views of 512 images, whatever the method; the last step has one too; 0 for none."""
+    watch_data: str | None = None
+    """Images to look at instead of the test split of the data, or of training images where it has none; anything that
+    `data` takes."""
+    watch_t_neg: float = 2.0
+    """t⁻ of the negative weights in these looks: one value for all methods that are compared."""
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,12 @@ import manyview
 from manyview import checkpoint, distributed
 from manyview.atomic import replacing
 from manyview.config import AnyConfig
-from manyview.data import Batch, Loader, Source, check_unreadable
+from manyview.data import Batch, Loader, Source, check_unreadable, open_source
 from manyview.data.imbalance import counts_in_words
+from manyview.diagnose import Watch
 from manyview.encoders import Encoder, build_encoder, load, random_like, save_backbone
 from manyview.errors import UserError
-from manyview.evaluate import knn_accuracy, splits
+from manyview.evaluate import knn_accuracy, open_test, splits
 from manyview.loggers import Log
 from manyview.methods import Method
 from manyview.report import collect, write_report
@@ -58,7 +59,8 @@ class Parts:
     device: torch.device
     steps: int
     steps_per_epoch: int
-    watched: tuple[Source, Source] | None  # training and test samples of the kNN during the run
+    knn: tuple[Source, Source] | None  # training and test samples of the kNN during the run
+    contrast: Watch | None
 
 
 def pretrain(kind: type[Method], config: AnyConfig, source: Source, console: Console) -> Path:
@@ -80,6 +82,7 @@ def pretrain(kind: type[Method], config: AnyConfig, source: Source, console: Con
             "launch": distributed.launch(),
             "config": plain(config),
             "data": source.describe(),
+            "contrast": None if parts.contrast is None else parts.contrast.describe(),
             "environment": environment(parts.device),
         }
         with replacing(run / "config.json") as file:
@@ -108,6 +111,7 @@ def resume(run: Path, kind: type[Method], config: AnyConfig, source: Source, con
             "name the original data"
         )
     parts = build(kind, config, source)
+    refuse_other_watch(facts, parts.contrast)
     parts.method.load_state_dict(state["method"])
     parts.optimizer.load_state_dict(state["optimizer"])
     parts.scaler.load_state_dict(state["scaler"])
@@ -141,8 +145,10 @@ def build(kind: type[Method], config: AnyConfig, source: Source) -> Parts:
     optimizer = build_optimizer(method, config.optim)
     schedule = build_schedule(optimizer, config.optim, steps=steps, steps_per_epoch=steps_per_epoch)
     scaler = torch.amp.GradScaler(device.type, enabled=config.optim.precision == "fp16")
-    watched = watch_knn(config, source) if distributed.rank() == 0 else None
-    return Parts(method, augment, optimizer, schedule, scaler, device, steps, steps_per_epoch, watched)
+    writes = distributed.rank() == 0
+    knn = watch_knn(config, source) if writes else None
+    contrast = watch_contrast(config, source, augment) if writes else None
+    return Parts(method, augment, optimizer, schedule, scaler, device, steps, steps_per_epoch, knn, contrast)
 
 
 def build_augment(kind: type[Method], config: AnyConfig) -> Augment:
@@ -174,8 +180,9 @@ def check_division(config: AnyConfig) -> None:
 # The fields that make no sense at zero or below, or below one, those that are shares, and those that need company.
 POSITIVE = {"batch_size", "epochs", "max_steps", "lr", "image_size", "checkpoint_every", "keep", "log_every"} | {
     "temperature", "queue_size", "keys", "key_passes", "accumulate", "encoded_views", "t", "rbf_t",
+    "watch_t_neg",
 }  # fmt: skip
-NOT_NEGATIVE = {"lam", "weight_decay", "warmup_epochs", "knn_every", "workers"} | {
+NOT_NEGATIVE = {"lam", "weight_decay", "warmup_epochs", "knn_every", "watch_every", "workers"} | {
     "beta", "t_pos", "t_neg", "align_weight", "uniform_weight", "contrastive_weight",
 }  # fmt: skip
 AT_LEAST_ONE = {"imbalance_ratio"}
@@ -269,14 +276,14 @@ def finish(run: Path, config: AnyConfig, source: Source, parts: Parts, *, start:
 
 
 def watch(done: int, config: AnyConfig, parts: Parts) -> dict[str, float]:
-    """The kNN accuracy, in the steps that end an epoch in which it is wanted."""
-    if not parts.watched or done % (config.run.knn_every * parts.steps_per_epoch):
-        return {}
-    recipe = parts.augment.recipe
-    size = config.views.image_size
-    return {
-        "knn": knn_accuracy(parts.method.encoder, *parts.watched, image_size=size, mean=recipe.mean, std=recipe.std)
-    }
+    """What is wanted of the encoder in the steps that end an epoch; a run has its contrast at the end in any case."""
+    encoder, recipe, size = parts.method.encoder, parts.augment.recipe, config.views.image_size
+    epoch, values = parts.steps_per_epoch, dict[str, float]()
+    if parts.knn is not None and done % (config.run.knn_every * epoch) == 0:
+        values["knn"] = knn_accuracy(encoder, *parts.knn, image_size=size, mean=recipe.mean, std=recipe.std)
+    if parts.contrast is not None and (done % (config.run.watch_every * epoch) == 0 or done == parts.steps):
+        values |= parts.contrast(encoder)
+    return values
 
 
 def report(run: Path, source: Source | None, augment: Augment | None, console: Console) -> Path:
@@ -324,6 +331,38 @@ def watch_knn(config: AnyConfig, source: Source) -> tuple[Source, Source] | None
         )
     train_set, test_set, _ = splits(config.data.data)
     return train_set, test_set
+
+
+def watch_contrast(config: AnyConfig, source: Source, augment: Augment) -> Watch | None:
+    if not config.run.watch_every:
+        return None
+    watched, name = watched_samples(config, source)
+    return Watch(watched, augment, name=name, t_neg=config.run.watch_t_neg, workers=config.data.workers)
+
+
+def watched_samples(config: AnyConfig, source: Source) -> tuple[Source, str]:
+    """Images that are not learnt from, where there are any, and what they are called."""
+    data, chosen = config.data, config.run.watch_data
+    if chosen is not None:
+        try:
+            test = open_test(chosen)
+        except UserError as error:
+            raise UserError(f"--watch-data: {error}") from error
+        return test, f"{test.name} (--watch-data)"
+    try:
+        test = open_source(data.data, split="test", labelled=not data.unlabelled)
+    except UserError:  # also a set whose test part is not there: it can be learnt from nevertheless
+        return source, f"{source.name} (training data)"
+    return test, f"{test.name} (test split)"
+
+
+def refuse_other_watch(facts: dict[str, Any], contrast: Watch | None) -> None:
+    """One curve must not be made of two sets."""
+    if contrast is not None and contrast.fingerprint != facts["contrast"]["fingerprint"]:
+        raise UserError(
+            f"contrast was watched on {facts['contrast']['data']}, and {contrast.name} holds other images: "
+            "name the original data, with its test split where it had one"
+        )
 
 
 def listing_unreadable(batches: Iterable[Batch], source: Source, path: Path) -> Iterator[Batch]:
@@ -426,5 +465,7 @@ def announce(kind: type[Method], config: AnyConfig, source: Source, parts: Parts
     table.add_row("fit", f"{parts.steps} steps of {config.optim.batch_size} ({parts.steps / parts.steps_per_epoch:.1f} "
                   f"epochs), {config.optim.optimizer}, lr {config.optim.lr}{LR_RULES[config.optim.lr_rule]} "
                   f"{config.optim.schedule}")  # fmt: skip
+    if parts.contrast is not None:
+        table.add_row("watch", f"contrast watched on {len(parts.contrast)} images of {parts.contrast.name}")
     table.add_row("run", str(config.run.out))
     console.print(table)

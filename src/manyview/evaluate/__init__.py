@@ -7,7 +7,7 @@ from manyview.evaluate.linear import Linear, linear
 from manyview.evaluate.linear_sgd import LinearAdam, LinearSgd, train_linear
 from manyview.evaluate.run import PROTOCOLS, Protocol, evaluate, table
 from manyview.evaluate.score import Score, accuracy
-from manyview.evaluate.split import Split, splits
+from manyview.evaluate.split import Split, open_test, splits
 from manyview.evaluate.watch import knn_accuracy
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "knn",
     "knn_accuracy",
     "linear",
+    "open_test",
     "read_records",
     "splits",
     "table",

@@ -8,7 +8,7 @@ from manyview.data import open_source
 from manyview.data.source import NoTestSplit, Source, Subset, holdout
 from manyview.errors import UserError
 
-__all__ = ["Split", "match_classes", "splits"]
+__all__ = ["Split", "match_classes", "open_test", "splits"]
 
 HELD_OUT = 0.2
 
@@ -26,7 +26,7 @@ def splits(data: str, test_data: str | None = None) -> Split:
     """Tests on `test_data`, else on the test split of `data`, else on a part of `data` that is held out by hash."""
     train = _labelled(open_source(data), f"--data {data}")
     if test_data is not None:
-        test = _labelled(_open_test(test_data), f"--test-data {test_data}")
+        test = _labelled(open_test(test_data), f"--test-data {test_data}")
         if test.fingerprint == train.fingerprint:
             raise UserError(
                 f"--test-data {test_data} holds the same samples as --data {data}: leave it out or give other ones"
@@ -58,7 +58,7 @@ def match_classes(test: Source, classes: tuple[str, ...]) -> Source:
     return renumbered
 
 
-def _open_test(data: str) -> Source:
+def open_test(data: str) -> Source:
     """The test split of a set that has one, and all samples of a set that has none."""
     try:
         return open_source(data, split="test")
