@@ -254,16 +254,13 @@ def test_a_wrong_value_leaves_nothing_behind(tmp_path: Path, capsys: pytest.Capt
         (["--accumulate", "3"], "equal parts by --accumulate 3 and --bn-splits 2: choose a multiple of 6"),
         (["--min-crop", "1.5"], "--min-crop 1.5 must lie above 0"),
         (["--key-passes", "0"], "--key-passes 0 must be greater than 0"),
-<<<<<<< HEAD
         (["--imbalance-ratio", "0.5"], "--imbalance-ratio 0.5 must be at least 1"),
         (["--imbalance", "exponential", "--imbalance-ratio", "0"], "--imbalance-ratio 0.0 must be at least 1"),
         (["--imbalance", "linear", "--unlabelled"], "--imbalance linear needs labels"),
-=======
         (["--watch-every", "-1"], "--watch-every -1 must not be negative"),
         (["--watch-t-neg", "0"], "--watch-t-neg 0.0 must be greater than 0"),
         ([*WATCHED, "--watch-data", "nowhere/"], "--watch-data: 'nowhere/' does not exist"),
         ([*WATCHED, "--watch-data", "scenes:0"], "--watch-data: 'scenes:0' does not say how many images"),
->>>>>>> ade825a (Runs watch their contrast at the end of each epoch)
     ):
         assert pretrain(tmp_path / "run", "--max-steps", "2", *flags) == 2, flags
         message = capsys.readouterr().err
