@@ -5,14 +5,14 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["Blur", "resize"]
+__all__ = ["Blur", "pick", "resize"]
 
 # Up to _DENSE pixels a blur is one matrix; beyond it skips the zeros far from the diagonal, _BAND rows at a time.
 _DENSE, _BAND = 112, 48
 
 
 def _sandwich(left: Tensor, x: Tensor, right: Tensor) -> Tensor:
-    """A X B for each view and colour: (B, h, H), (3, B, H, W), (B, W, w) -> (3, B, h, w)."""
+    """A X B for each view and channel: (B, h, H), (c, B, H, W), (B, W, w) -> (c, B, h, w)."""
     out = x.new_empty(*x.shape[:2], left.shape[1], right.shape[2])
     for plane, result in zip(x, out, strict=True):
         torch.bmm(torch.bmm(left, plane), right, out=result)
@@ -42,11 +42,17 @@ def _resize_matrix(
 
 
 def resize(x: Tensor, boxes: Tensor, flip: Tensor, size: int) -> Tensor:
-    """Cut at boxes (B, 4): (3, B, H, W) -> (3, B, size, size)."""
+    """Cut at boxes (B, 4): (c, B, H, W) -> (c, B, size, size)."""
     top, left, height, width = boxes.unbind(-1)
     rows = _resize_matrix(top, height, x.shape[-2], size, dim=2)
     columns = _resize_matrix(left, width, x.shape[-1], size, dim=1, flip=flip)
     return _sandwich(rows, x, columns)
+
+
+def pick(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """Pixels as they are: (N, c, H, W) at rows (N, …, h) and columns (N, …, w) -> (N, …, c, h, w)."""
+    sample = torch.arange(len(x), device=x.device).view(-1, *[1] * rows.dim())
+    return x[sample, :, rows.unsqueeze(-1), columns.unsqueeze(-2)].movedim(-1, -3).contiguous()
 
 
 class Blur:
