@@ -6,7 +6,8 @@ from typing import Literal
 
 import pytest
 import torch
-from drawn import draw_views, embeddings, matrices, peak_memory
+from drawn import draw_views, embeddings, matrices
+from memory import peak_memory
 from torch import Tensor
 from torch.nn.functional import normalize
 

@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from drawn import allocated, embeddings, matrices
+from drawn import embeddings, matrices
+from memory import allocated
 from torch import Tensor
 from torch.nn.functional import normalize
 

@@ -4,7 +4,8 @@ import math
 
 import pytest
 import torch
-from drawn import embeddings, peak_memory
+from drawn import embeddings
+from memory import peak_memory
 from torch import Tensor
 
 from manyview.objectives import log_sum_exp, similarity, soft_mean
