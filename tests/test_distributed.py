@@ -1,4 +1,4 @@
-"""Two real processes over gloo: what is gathered and shuffled, what flows back, and what the queue holds."""
+"""Two real processes over gloo: what is gathered and shuffled, what flows back, and what queue and bank hold."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 
 from manyview import distributed
-from manyview.negatives import InBatch, Queue
+from manyview.negatives import InBatch, MemoryBank, Queue
 
 
 def test_alone_gather_is_the_identity() -> None:
@@ -21,6 +21,25 @@ def test_alone_gather_is_the_identity() -> None:
     network = torch.nn.Linear(1, 1)
     assert distributed.parallel(network) is network
     assert (distributed.rank(), distributed.world_size()) == (0, 1)
+
+
+def remember(part: slice) -> dict[str, torch.Tensor]:
+    """Scores, gradients and content of a bank that meets some samples of a batch of four, two of which are the same."""
+    torch.manual_seed(0)
+    bank = MemoryBank(9, 3, momentum=0.5, draw=5).double()
+    query = torch.arange(12, dtype=torch.float64).view(4, 3).cos()[part].clone().requires_grad_()
+    index, present = torch.tensor([2, 7, 4, 2])[part], torch.tensor([True, True, False, True])[part]
+    scores = bank.similarity(query, index, seed=1, step=2, direction=3)
+    positives = bank.positives(query, index)
+    (scores.exp().sum() + positives.exp().sum()).backward()
+    bank.push(query.detach(), index, present=present)
+    assert query.grad is not None
+    return {
+        "bank scores": scores.detach(),
+        "bank positives": positives.detach(),
+        "bank gradient": query.grad,
+        "bank entries": bank.entries,
+    }
 
 
 def work(rank: int, store: str, out: str) -> None:
@@ -44,7 +63,8 @@ def work(rank: int, store: str, out: str) -> None:
     queue = Queue(5, 3)
     queue.push(views[0].detach().float(), torch.arange(2 * rank, 2 * rank + 2))
     results = {"scores": scores.detach(), "gradient": views.grad, "keys": queue.keys, "owner": queue.owner}
-    torch.save({**results, "there": there, "back": back, **agreed}, f"{out}{rank}")
+    remembered = remember(slice(2 * rank, 2 * rank + 2))
+    torch.save({**results, **remembered, "there": there, "back": back, **agreed}, f"{out}{rank}")
     dist.destroy_process_group()
 
 
@@ -60,6 +80,11 @@ def test_two_ranks_score_learn_and_remember_as_one(tmp_path: Path) -> None:
     assert torch.allclose(torch.cat([r["gradient"] for r in ranks], 1), everything.grad, atol=1e-12)
     assert torch.equal(ranks[0]["keys"], ranks[1]["keys"])
     assert ranks[0]["owner"].tolist() == [0, 1, 2, 3, -1]
+    alone = remember(slice(4))
+    for name in ("bank scores", "bank positives", "bank gradient"):
+        assert torch.allclose(torch.cat([r[name] for r in ranks]), alone[name], atol=1e-12)
+    for r in ranks:
+        assert torch.equal(r["bank entries"], alone["bank entries"])
     assert torch.cat([r["there"] for r in ranks]).flatten().tolist() == [7, 2, 0, 5, 1, 6, 4, 3]
     assert torch.cat([r["back"] for r in ranks]).flatten().tolist() == list(range(8))
     for r in ranks:
