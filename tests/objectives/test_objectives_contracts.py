@@ -18,6 +18,7 @@ from manyview.objectives import (
     info_nce,
     jcl,
     mutual_information,
+    nce,
     repulsion,
 )
 
@@ -52,6 +53,7 @@ def distance(alone: Callable[[Tensor], Tensor] | None = None, **own: object) -> 
 CASES = {
     "info_nce": contrast(info_nce),
     "jcl": contrast(jcl, lambda p: p.var(1, correction=0).mean() * LAM / (2 * TAU**2), lam=LAM),
+    "nce": contrast(nce, n=40, z=90.0),
     "cacr": distance(),
     "cacr inner": distance(lambda p: attraction(p, t_pos=1.0, cost="inner"), cost="inner"),
     "cacr rbf": distance(cost="rbf"),

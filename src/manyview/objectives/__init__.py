@@ -16,6 +16,7 @@ from manyview.objectives.cacr import (
     repulsion,
 )
 from manyview.objectives.info_nce import info_nce, jcl
+from manyview.objectives.nce import nce, normaliser
 from manyview.objectives.pairs import cmc_full_graph, mv_dhel, mv_infonce, nt_xent, pvc
 from manyview.objectives.rivals import align_uniform, debiased, hard_negative
 from manyview.objectives.rows import log_sum_exp, similarity, soft_mean
@@ -35,6 +36,8 @@ __all__ = [
     "mutual_information",
     "mv_dhel",
     "mv_infonce",
+    "nce",
+    "normaliser",
     "nt_xent",
     "pvc",
     "repulsion",

@@ -1,6 +1,6 @@
-"""What all objectives are made of: similarities, and the two passes over all N×K pairs that carry their cost.
+"""What all objectives are made of: similarities, and the passes over all N×K pairs that carry their cost.
 
-Both passes keep no matrix but their argument and work in blocks that stay in the cache, which halves time and memory of
+The passes keep no matrix but their argument and work in blocks that stay in the cache, which halves time and memory of
 the plain forms. An excluded pair is -inf whatever the scale.
 """
 
@@ -20,6 +20,7 @@ __all__ = [
     "reduced",
     "similarity",
     "soft_mean",
+    "soft_plus_sum",
 ]
 
 Reduction = Literal["mean", "none"]
@@ -47,6 +48,14 @@ def soft_mean(rows: Tensor, *, scale: float, detach_weights: bool = False) -> tu
     `detach_weights` keeps the gradient out of the weights.
     """
     return _SoftMean.apply(rows, scale, detach_weights)  # type: ignore[no-any-return]
+
+
+def soft_plus_sum(rows: Tensor, offset: Tensor, *, scale: float) -> Tensor:
+    """Σ_j log(1 + exp(scale · rows[i, j] + offset[i])) over `rows` (N, K) -> (N,), for a positive scale.
+
+    `offset` (N,) gets no gradient.
+    """
+    return _SoftPlusSum.apply(rows, offset, scale)  # type: ignore[no-any-return]
 
 
 class _LogSumExp(torch.autograd.Function):
@@ -103,6 +112,28 @@ class _SoftMean(torch.autograd.Function):
         return result, None, None
 
 
+class _SoftPlusSum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, offset: Tensor, scale: float) -> Tensor:
+        result = rows.new_zeros(len(rows))
+        for block, shift, target in _blocks(rows, rows, offset.unsqueeze(1), result):
+            terms = _scaled(block, scale).add_(shift)
+            target.copy_(torch.logaddexp(terms, terms.new_zeros(()), out=terms).sum(1))
+        ctx.save_for_backward(rows, offset)
+        ctx.scale = scale
+        return result
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        rows, offset = ctx.saved_tensors
+        result = torch.empty_like(rows)
+        per_row = (x.unsqueeze(1) for x in (offset, gradient * ctx.scale))
+        for block, target, shift, factor in _blocks(rows, rows, result, *per_row):
+            _scaled(block, ctx.scale, out=target).add_(shift).sigmoid_().mul_(factor)
+        return result, None, None
+
+
 def _soft_mean(block: Tensor, scale: float, weights: Tensor, terms: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Mean, finite level and log-sum-exp of each row; `weights` and `terms` are overwritten."""
     _scaled(block, scale, out=weights)
@@ -141,7 +172,8 @@ def _room_for_a_block(rows: Tensor) -> Tensor:
 
 def finite_counts(rows: Tensor) -> Tensor:
     """How many entries of each row are not excluded: (N,)."""
-    return (rows != -torch.inf).sum(1)
+    # In blocks, as the sum of a boolean matrix makes an int64 one of it first.
+    return torch.cat([(block != -torch.inf).sum(1) for block in rows.split(_block_length(rows))])
 
 
 def log_mean_exp(terms: Tensor, count: Tensor) -> Tensor:
