@@ -16,8 +16,10 @@ from manyview.objectives.cacr import (
     repulsion,
 )
 from manyview.objectives.info_nce import info_nce, jcl
+from manyview.objectives.multiview import multiview, mutual_information_bound, view_pairs, within_batch
 from manyview.objectives.nce import nce, normaliser
 from manyview.objectives.pairs import cmc_full_graph, mv_dhel, mv_infonce, nt_xent, pvc
+from manyview.objectives.patches import patch_contrast
 from manyview.objectives.rivals import align_uniform, debiased, hard_negative
 from manyview.objectives.rows import log_sum_exp, similarity, soft_mean
 
@@ -33,14 +35,19 @@ __all__ = [
     "jcl",
     "log_sum_exp",
     "max_conditional_entropy",
+    "multiview",
     "mutual_information",
+    "mutual_information_bound",
     "mv_dhel",
     "mv_infonce",
     "nce",
     "normaliser",
     "nt_xent",
+    "patch_contrast",
     "pvc",
     "repulsion",
     "similarity",
     "soft_mean",
+    "view_pairs",
+    "within_batch",
 ]
