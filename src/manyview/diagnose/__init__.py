@@ -10,6 +10,7 @@ from manyview.diagnose.embeddings import (
     separation,
     uniformity,
 )
+from manyview.diagnose.mine import estimate_mutual_information
 from manyview.diagnose.plots import line_plot, similarity_plot
 from manyview.diagnose.watch import Watch
 
@@ -20,6 +21,7 @@ __all__ = [
     "contrast",
     "different_similarity",
     "effective_rank",
+    "estimate_mutual_information",
     "line_plot",
     "nearest",
     "positive_similarity",
