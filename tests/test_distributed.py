@@ -1,5 +1,6 @@
 """Two real processes over gloo: what is gathered and shuffled, what flows back, and what queue and bank hold."""
 
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -8,6 +9,7 @@ import torch.multiprocessing as mp
 
 from manyview import distributed
 from manyview.negatives import InBatch, MemoryBank, Queue
+from manyview.objectives import info_nce, multiview, within_batch
 
 
 def test_alone_gather_is_the_identity() -> None:
@@ -42,6 +44,26 @@ def remember(part: slice) -> dict[str, torch.Tensor]:
     }
 
 
+def compare(rank: int, samples: int) -> dict[str, torch.Tensor]:
+    """Loss and gradient of some samples of a batch of four, of which the first two lack more views than the others."""
+    names, part = ("L", "ab", "depth"), slice(samples * rank, samples * (rank + 1))
+    here = torch.arange(24, dtype=torch.float64).view(3, 4, 2).sin()[:, part].clone().requires_grad_()
+    have = torch.tensor([[True, True, True, True], [False, True, True, True], [True, False, False, True]])[:, part]
+    views, present = dict(zip(names, here, strict=True)), dict(zip(names, have, strict=True))
+    everywhere = dict(zip(names, distributed.gather(here, dim=1), strict=True))
+    present_everywhere = dict(zip(names, distributed.gather(have, dim=1), strict=True))
+    loss = multiview(
+        views,
+        within_batch(views, pool=everywhere, present=present_everywhere, offset=part.start),
+        contrast=partial(info_nce, temperature=0.5),
+        present=present,
+        over_ranks=distributed.mean,
+    )
+    (loss / distributed.world_size()).backward()
+    assert here.grad is not None
+    return {"views loss": distributed.mean(loss.detach()), "views gradient": here.grad}
+
+
 def work(rank: int, store: str, out: str) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
@@ -63,8 +85,8 @@ def work(rank: int, store: str, out: str) -> None:
     queue = Queue(5, 3)
     queue.push(views[0].detach().float(), torch.arange(2 * rank, 2 * rank + 2))
     results = {"scores": scores.detach(), "gradient": views.grad, "keys": queue.keys, "owner": queue.owner}
-    remembered = remember(slice(2 * rank, 2 * rank + 2))
-    torch.save({**results, **remembered, "there": there, "back": back, **agreed}, f"{out}{rank}")
+    ours = {**remember(slice(2 * rank, 2 * rank + 2)), **compare(rank, 2)}
+    torch.save({**results, **ours, "there": there, "back": back, **agreed}, f"{out}{rank}")
     dist.destroy_process_group()
 
 
@@ -80,11 +102,13 @@ def test_two_ranks_score_learn_and_remember_as_one(tmp_path: Path) -> None:
     assert torch.allclose(torch.cat([r["gradient"] for r in ranks], 1), everything.grad, atol=1e-12)
     assert torch.equal(ranks[0]["keys"], ranks[1]["keys"])
     assert ranks[0]["owner"].tolist() == [0, 1, 2, 3, -1]
-    alone = remember(slice(4))
+    alone = {**remember(slice(4)), **compare(0, 4)}
     for name in ("bank scores", "bank positives", "bank gradient"):
         assert torch.allclose(torch.cat([r[name] for r in ranks]), alone[name], atol=1e-12)
     for r in ranks:
         assert torch.equal(r["bank entries"], alone["bank entries"])
+        assert torch.allclose(r["views loss"], alone["views loss"], atol=1e-12)
+    assert torch.allclose(torch.cat([r["views gradient"] for r in ranks], 1), alone["views gradient"], atol=1e-12)
     assert torch.cat([r["there"] for r in ranks]).flatten().tolist() == [7, 2, 0, 5, 1, 6, 4, 3]
     assert torch.cat([r["back"] for r in ranks]).flatten().tolist() == list(range(8))
     for r in ranks:
