@@ -82,8 +82,9 @@ def test_every_module_says_what_is_public(name: str) -> None:
 
 
 def test_the_documented_names_are_importable() -> None:
-    from manyview.negatives import InBatch, Queue
-    from manyview.objectives import cacr, info_nce, jcl, nt_xent, similarity
+    from manyview.negatives import InBatch, MemoryBank, Queue
+    from manyview.objectives import cacr, info_nce, jcl, multiview, nce, nt_xent, similarity
 
-    assert all(callable(each) for each in (InBatch, Queue, cacr, info_nce, jcl, nt_xent, similarity, manyview.load))
+    sources, objectives = (InBatch, MemoryBank, Queue), (cacr, info_nce, jcl, multiview, nce, nt_xent, similarity)
+    assert all(callable(each) for each in (*sources, *objectives, manyview.load))
     assert set(manyview.__all__) == {"__version__", "load"}
