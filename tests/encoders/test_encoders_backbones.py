@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from manyview.encoders import build_backbone
-from manyview.encoders.backbones import feature_width
+from manyview.encoders.backbones import Stem, feature_width
 from manyview.errors import UserError
 
 torch.set_num_threads(1)
@@ -67,31 +67,6 @@ def test_tiny_costs_a_small_part_of_resnet18() -> None:
         assert seconds(lambda: tiny(images), 3) < 0.3 * seconds(lambda: large(images), 3)
 
 
-@pytest.mark.parametrize(("size", "grid"), [(32, 3), (64, 7)])
-def test_alexnet_small_has_the_layers_of_cmc_table_10_twice_over(size: int, grid: int) -> None:
-    network = build_backbone("alexnet-small", image_size=size)
-    shapes = [tuple(p.shape) for name, p in network.named_parameters() if p.ndim > 1]
-    assert shapes == [
-        (96, 3, 3, 3),
-        (192, 96, 3, 3),
-        (384, 192, 3, 3),
-        (384, 384, 3, 3),
-        (192, 384, 3, 3),
-        (4096, 192 * grid * grid),
-        (4096, 4096),
-    ]
-    assert feature_width(network) == 4096
-    with torch.no_grad():
-        assert network.eval()(torch.rand(2, 3, size, size)).shape == (2, 4096)
-
-
-def test_alexnet_small_refuses_images_of_another_size_than_it_was_built_for() -> None:
-    with pytest.raises(ValueError, match="built for 16 px"):
-        build_backbone("alexnet-small", image_size=16)(torch.rand(2, 3, 32, 32))
-    with pytest.raises(UserError, match=r"alexnet-small takes images of 16 to 96 px, not --image-size 224"):
-        build_backbone("alexnet-small", image_size=224)
-
-
 @pytest.mark.parametrize(
     ("name", "size", "width"),
     [
@@ -107,6 +82,41 @@ def test_any_name_of_timm_gives_features(name: str, size: int, width: int) -> No
     assert feature_width(network) == width
     with torch.no_grad():
         assert network(torch.rand(2, 3, size, size)).shape == (2, width)
+
+
+@pytest.mark.parametrize("channels", [1, 2, 4])
+@pytest.mark.parametrize(
+    ("name", "stem", "size"),
+    [
+        ("tiny", "standard", 16),
+        ("resnet18", "standard", 32),
+        ("resnet26d", "small", 16),  # a deep stem, replaced
+        ("resnet50x0.5", "small", 16),
+        ("test_vit", "standard", 32),
+    ],
+)
+def test_the_input_channels_are_free(name: str, stem: Stem, size: int, channels: int) -> None:
+    network = build_backbone(name, stem=stem, image_size=size, in_channels=channels).eval()
+    with torch.no_grad():
+        assert network(torch.rand(2, channels, size, size)).shape == (2, feature_width(network))
+
+
+def convolution_widths(network: nn.Module) -> list[int]:
+    return [module.out_channels for module in network.modules() if isinstance(module, nn.Conv2d)]
+
+
+@pytest.mark.parametrize(("name", "factor", "millions"), [("resnet50x0.5", 0.5, 6), ("resnet50x2", 2, 94)])
+def test_a_widened_resnet50_has_the_factor_in_every_layer(name: str, factor: float, millions: float) -> None:
+    """Two of half the width make the 12 M parameters that CMC's Table 9 counts."""
+    usual, widened = build_backbone("resnet50"), build_backbone(name)
+    assert convolution_widths(widened) == [factor * width for width in convolution_widths(usual)]
+    assert feature_width(widened) == factor * 2048
+    assert parameters(widened) == pytest.approx(1e6 * millions, rel=0.03)
+    assert list(widened.state_dict()) == list(usual.state_dict())
+    strides = [
+        [m.stride for m in network.modules() if isinstance(m, nn.Conv2d | nn.MaxPool2d)] for network in (usual, widened)
+    ]
+    assert strides[0] == strides[1]
 
 
 def test_weights_lie_in_channels_last() -> None:
@@ -139,7 +149,7 @@ def test_unknown_backbone_names_the_flag_and_close_matches() -> None:
 
 @pytest.mark.parametrize("name", ["hf-hub:someone/model", "hf_hub:someone/model", "local-dir:/etc", "zzzzzzzz", ""])
 def test_names_that_would_download_or_read_are_unknown(name: str) -> None:
-    with pytest.raises(UserError, match=r"is unknown: take tiny, alexnet-small or a name of timm.list_models"):
+    with pytest.raises(UserError, match=r"is unknown: take tiny, alexnet-small, .* or a name of timm.list_models"):
         build_backbone(name)
 
 

@@ -1,4 +1,4 @@
-"""Backbones by name: images (N, 3, H, W) in, features (N, F) out. All of timm's, and two for small images."""
+"""Backbones by name: images (N, C, H, W) in, features (N, F) out. All of timm's, and our own."""
 
 import difflib
 from collections.abc import Callable
@@ -7,21 +7,22 @@ from typing import Any, Literal
 
 import timm
 import torch
-from timm.models.resnet import BasicBlock, ResNet
-from torch import Tensor, nn
+from timm.models.resnet import BasicBlock, Bottleneck, ResNet
+from torch import nn
 
 from manyview.encoders.norms import SplitBatchNorm, SyncBatchNorm, group_norm_like, replace_batch_norm
+from manyview.encoders.plain import PLAIN, build_plain
 from manyview.errors import UserError
 
 __all__ = [
     "OWN",
-    "AlexNetSmall",
     "Norm",
     "Stem",
     "build_backbone",
     "feature_width",
     "is_known",
     "own_size",
+    "resnet50",
     "takes_any_size",
     "tiny",
 ]
@@ -37,14 +38,15 @@ def build_backbone(
     norm: Norm = "batch",
     bn_splits: int = 1,
     image_size: int | None = None,
+    in_channels: int = 3,
 ) -> nn.Module:
     """The network `name` with fresh weights, in channels-last layout.
 
-    `image_size` matters to networks that are built for one size (transformers, `alexnet-small`).
+    `image_size` matters to networks that are built for one size (transformers, AlexNets).
     """
-    network = OWN[name](image_size) if name in OWN else _from_timm(name, image_size)
-    if stem == "small" and name not in OWN:
-        _small_stem(name, network)
+    network = OWN[name](image_size, in_channels) if name in OWN else _from_timm(name, image_size, in_channels)
+    if stem == "small" and (name not in OWN or name in _WIDTHS):
+        _small_stem(name, network, in_channels)
     if norm == "group":
         replace_batch_norm(network, group_norm_like)
     elif norm == "sync":
@@ -67,7 +69,7 @@ def is_known(name: str) -> bool:
 def takes_any_size(name: str) -> bool:
     """Whether the network takes images of other sizes than the one that it was built for."""
     if name in OWN:
-        return name != "alexnet-small"
+        return name not in PLAIN
     settings = timm.get_pretrained_cfg(name)
     return settings is None or not settings.fixed_input_size
 
@@ -78,110 +80,90 @@ def own_size(name: str) -> int | None:
     return None if settings is None else int(settings.input_size[-1])
 
 
-def _from_timm(name: str, image_size: int | None) -> nn.Module:
+def _from_timm(name: str, image_size: int | None, in_channels: int) -> nn.Module:
     if not is_known(name):
         near = difflib.get_close_matches(name, [*OWN, *timm.list_models()], n=3)
         hint = f"did you mean {', '.join(near)}?" if near else f"take {', '.join(OWN)} or a name of timm.list_models()"
         raise UserError(f"--backbone {name} is unknown: {hint}")
-    size: dict[str, Any] = {} if image_size is None or takes_any_size(name) else {"img_size": image_size}
+    asked: dict[str, Any] = {} if image_size is None or takes_any_size(name) else {"img_size": image_size}
+    if in_channels != 3:
+        asked["in_chans"] = in_channels
     # The papers train torchvision's ResNets, whose residual branches do not start at zero.
     start: dict[str, Any] = {"zero_init_last": False} if timm.models.is_model_in_modules(name, ["resnet"]) else {}
     try:
-        network: nn.Module = timm.create_model(name, pretrained=False, num_classes=0, **size, **start)
+        network: nn.Module = timm.create_model(name, pretrained=False, num_classes=0, **asked, **start)
     except (AssertionError, RuntimeError, TypeError, ValueError) as error:
-        if not size:
-            raise
-        raise UserError(
-            f"--backbone {name} cannot be built for --image-size {image_size}: take another size"
-        ) from error
+        if "img_size" in asked:
+            raise UserError(
+                f"--backbone {name} cannot be built for --image-size {image_size}: take another size"
+            ) from error
+        if asked:
+            raise UserError(
+                f"--backbone {name} cannot be built for {in_channels} input channels: take a ResNet"
+            ) from error
+        raise
     return network
 
 
-def _small_stem(name: str, network: nn.Module) -> None:
+def _small_stem(name: str, network: nn.Module, in_channels: int) -> None:
     if not isinstance(network, ResNet):
         raise UserError(
             f"--stem small is defined for ResNets, not for --backbone {name}: take --stem standard, or a ResNet"
         )
-    _one_convolution(network, stride=1)
-
-
-def _one_convolution(network: ResNet, *, stride: int) -> None:
-    """Whatever stands before the first stage becomes one 3×3 convolution, without pooling."""
-    width: Any = network.feature_info[0]["num_chs"]
-    convolution = nn.Conv2d(3, width, 3, stride=stride, padding=1, bias=False)
-    nn.init.kaiming_normal_(convolution.weight, mode="fan_out", nonlinearity="relu")  # as timm starts all others
-    network.add_module("conv1", convolution)
+    _first_convolution(network, in_channels, kernel=3, stride=1)
     network.add_module("maxpool", nn.Identity())
 
 
-def tiny() -> ResNet:
+def _first_convolution(network: ResNet, in_channels: int, *, kernel: int, stride: int) -> None:
+    """Whatever stands before the first normalisation becomes one convolution."""
+    width: Any = network.feature_info[0]["num_chs"]
+    convolution = nn.Conv2d(in_channels, width, kernel, stride=stride, padding=kernel // 2, bias=False)
+    nn.init.kaiming_normal_(convolution.weight, mode="fan_out", nonlinearity="relu")  # as timm starts all others
+    network.add_module("conv1", convolution)
+
+
+def _resnet(block: type[BasicBlock] | type[Bottleneck], blocks: tuple[int, ...], width: int) -> ResNet:
+    """A ResNet whose first stage, and what enters it, is `width` wide; its first layers are still to be set."""
+    return ResNet(
+        block,  # type: ignore[arg-type]  # timm's hint asks for an instance, its code for the class
+        blocks,
+        num_classes=0,
+        channels=(width, 2 * width, 4 * width, 8 * width),
+        stem_type="deep",  # the one whose width can be chosen
+        stem_width=width // 2,  # half of what enters the first stage
+        zero_init_last=False,
+    )
+
+
+def tiny(in_channels: int = 3) -> ResNet:
     """A ResNet-10 of half the usual width: 1.2 M parameters, F = 256, for images of 16–96 px.
 
     The stem halves the size at once: at full size the first stage alone would cost as much as all of this network.
     """
-    network = ResNet(
-        BasicBlock,  # type: ignore[arg-type]  # timm's hint asks for an instance, its code for the class
-        (1, 1, 1, 1),
-        num_classes=0,
-        channels=(32, 64, 128, 256),
-        stem_type="deep",
-        stem_width=16,  # half of what enters the first stage; the deep stem itself is replaced
-        zero_init_last=False,
-    )
-    _one_convolution(network, stride=2)
+    network = _resnet(BasicBlock, (1, 1, 1, 1), 32)
+    _first_convolution(network, in_channels, kernel=3, stride=2)
+    network.add_module("maxpool", nn.Identity())
     return network
 
 
-class AlexNetSmall(nn.Module):
-    """The AlexNet-like encoder of CACR, C.1, for images of 16–96 px; its features are fc7 (F = 4096).
+def resnet50(width: float, in_channels: int = 3) -> ResNet:
+    """ResNet-50 with `width` times the channels in every layer, F = 2048 × width (CMC, Table 1).
 
-    C.1 takes the architecture of CMC and of Wang & Isola. CMC's Table 10 shows one half of it (48, 96, 192, 192, 96
-    channels, then 2048, 2048), as CMC splits it over two views; with one encoder for all views the halves stand
-    together. fc6 covers the whole grid: 7×7 for the 64 px of the table, 3×3 for CIFAR's 32 px. The texts leave the
-    normalisation open; here every layer has a batch normalisation. fc8 is the `linear` head.
+    Other than in `wide_resnet50_2`, which widens the 3×3 convolutions alone.
     """
-
-    smallest, largest = 16, 96
-
-    def __init__(self, image_size: int = 32) -> None:
-        super().__init__()
-        if not self.smallest <= image_size <= self.largest:
-            raise UserError(
-                f"--backbone alexnet-small takes images of {self.smallest} to {self.largest} px, "
-                f"not --image-size {image_size}: take a ResNet"
-            )
-        self.image_size = image_size
-        self.num_features = 4096
-        self.conv1 = _convolution(3, 96, pool=True)
-        self.conv2 = _convolution(96, 192, pool=True)
-        self.conv3 = _convolution(192, 384)
-        self.conv4 = _convolution(384, 384)
-        self.conv5 = _convolution(384, 192, pool=True)
-        grid = image_size
-        for _ in range(3):
-            grid = (grid - 3) // 2 + 1
-        self.fc6 = _fully_connected(192 * grid**2, 4096)
-        self.fc7 = _fully_connected(4096, 4096)
-
-    def forward(self, x: Tensor) -> Tensor:
-        if x.shape[-2:] != (self.image_size, self.image_size):
-            raise ValueError(
-                f"alexnet-small was built for {self.image_size} px and got images of {tuple(x.shape[-2:])}"
-            )
-        x = self.conv5(self.conv4(self.conv3(self.conv2(self.conv1(x)))))
-        return self.fc7(self.fc6(x.flatten(1)))  # type: ignore[no-any-return]
+    network = _resnet(Bottleneck, (3, 4, 6, 3), round(64 * width))
+    _first_convolution(network, in_channels, kernel=7, stride=2)
+    return network
 
 
-def _convolution(inputs: int, outputs: int, *, pool: bool = False) -> nn.Sequential:
-    layers = [nn.Conv2d(inputs, outputs, 3, padding=1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)]
-    return nn.Sequential(*layers, *([nn.MaxPool2d(3, stride=2)] if pool else []))
+def _widened(width: float, image_size: int | None, in_channels: int) -> ResNet:
+    return resnet50(width, in_channels)
 
 
-def _fully_connected(inputs: int, outputs: int) -> nn.Sequential:
-    return nn.Sequential(nn.Linear(inputs, outputs, bias=False), nn.BatchNorm1d(outputs), nn.ReLU(inplace=True))
+_WIDTHS = {"resnet50x0.5": 0.5, "resnet50x2": 2.0}
 
-
-OWN: dict[str, Callable[[int | None], nn.Module]] = {
-    "tiny": lambda _: tiny(),
-    "alexnet-small": lambda image_size: AlexNetSmall(image_size or 32),
+OWN: dict[str, Callable[[int | None, int], nn.Module]] = {
+    "tiny": lambda _, in_channels: tiny(in_channels),
+    **{name: partial(build_plain, name) for name in PLAIN},
+    **{name: partial(_widened, width) for name, width in _WIDTHS.items()},
 }

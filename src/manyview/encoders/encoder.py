@@ -18,7 +18,8 @@ class EncoderConfig:
     """The network that is trained."""
 
     backbone: str = "resnet50"
-    """Any name that timm knows, `tiny` (1.2 M parameters, for 16-96 px) or `alexnet-small` (for 32 and 64 px)."""
+    """Any name that timm knows, `tiny` (1.2 M parameters, for 16-96 px), `alexnet-small` (for 32 and 64 px), CMC's
+    `alexnet-half-small` (64 px), `alexnet-half` (224 px) and `nyu` (128 px), `resnet50x0.5` or `resnet50x2`."""
     stem: Stem = "standard"
     """`small`: a ResNet begins with a 3×3 convolution without stride and pooling, for images of 32-64 px."""
     norm: Norm = "batch"
@@ -36,34 +37,40 @@ class EncoderConfig:
 class Encoder(nn.Module):
     """`backbone` gives features (N, F); `head` and a normalisation make embeddings (N, D) of them for the objective."""
 
-    def __init__(self, backbone: nn.Module, config: EncoderConfig) -> None:
+    def __init__(self, backbone: nn.Module, config: EncoderConfig, *, in_channels: int = 3) -> None:
         super().__init__()
         self.config = config
+        self.in_channels = in_channels  # C
         self.num_features = feature_width(backbone)  # F
         self.dim = config.dim  # D
         self.backbone = backbone
         self.head = _head(config.head, self.num_features, config.dim)
 
     def features(self, x: Tensor) -> Tensor:
-        """Normalised images (N, 3, H, W) to features (N, F), in at least float32."""
+        """Normalised images (N, C, H, W) to features (N, F), in at least float32."""
         return at_least_float32(self.backbone(x))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalised images (N, 3, H, W) to unit embeddings (N, D), in at least float32."""
+        """Normalised images (N, C, H, W) to unit embeddings (N, D), in at least float32."""
         return F.normalize(at_least_float32(self.head(self.backbone(x))), dim=1)
 
 
-def build_encoder(config: EncoderConfig, *, image_size: int | None = None) -> Encoder:
+def build_encoder(config: EncoderConfig, *, image_size: int | None = None, in_channels: int = 3) -> Encoder:
     """An encoder with fresh weights. With `image_size` it is also tried whether the backbone takes such images."""
     for flag, value in (("--bn-splits", config.bn_splits), ("--dim", config.dim)):
         if value < 1:
             raise UserError(f"{flag} {value} must be at least 1")
     backbone = build_backbone(
-        config.backbone, stem=config.stem, norm=config.norm, bn_splits=config.bn_splits, image_size=image_size
+        config.backbone,
+        stem=config.stem,
+        norm=config.norm,
+        bn_splits=config.bn_splits,
+        image_size=image_size,
+        in_channels=in_channels,
     )
     if image_size is not None:
-        _try_size(config.backbone, backbone, image_size)
-    return Encoder(backbone, config)
+        _try_size(config.backbone, backbone, image_size, in_channels)
+    return Encoder(backbone, config, in_channels=in_channels)
 
 
 def at_least_float32(x: Tensor) -> Tensor:
@@ -77,12 +84,12 @@ def _head(kind: Literal["linear", "mlp"], features: int, dim: int) -> nn.Module:
     return nn.Sequential(nn.Linear(features, features), nn.ReLU(inplace=True), nn.Linear(features, dim))
 
 
-def _try_size(name: str, backbone: nn.Module, image_size: int) -> None:
+def _try_size(name: str, backbone: nn.Module, image_size: int, in_channels: int) -> None:
     """One black image now, rather than a stranger's traceback at the first step."""
     backbone.eval()
     try:
         with torch.no_grad():
-            backbone(torch.zeros(1, 3, image_size, image_size))
+            backbone(torch.zeros(1, in_channels, image_size, image_size))
     except (AssertionError, RuntimeError, ValueError) as error:
         raise UserError(f"--backbone {name} does not take --image-size {image_size}: take another size") from error
     finally:

@@ -7,6 +7,7 @@ from typing import Any
 
 from manyview.data.imbalance import counts_in_words
 from manyview.diagnose.plots import RANDOM, line_plot, similarity_plot
+from manyview.encoders.backbones import OWN
 from manyview.report.facts import Comparison, Facts, number
 from manyview.report.markup import Markup, join, picture, table, tag
 from manyview.report.pictures import Neighbourhood, Pictures, Sample, SampleViews
@@ -490,9 +491,7 @@ def _next(facts: Facts) -> Markup:
 def _format(facts: Facts) -> str:
     """timm's names of the weights, where timm has the same network."""
     backbone, stem, norm = (facts.setting("encoder", name) for name in ("backbone", "stem", "norm"))
-    return (
-        "timm" if (stem, norm) == ("standard", "batch") and backbone not in ("tiny", "alexnet-small") else "safetensors"
-    )
+    return "timm" if (stem, norm) == ("standard", "batch") and backbone not in OWN else "safetensors"
 
 
 # ---- small parts ----
