@@ -30,14 +30,15 @@ torch.set_num_threads(1)
 MEAN, STD = (0.49, 0.48, 0.45), (0.25, 0.24, 0.26)
 
 
-def encoder(size: int = 32, **changes: Any) -> Encoder:
+def encoder(size: int = 32, channels: int = 3, **changes: Any) -> Encoder:
     """An encoder that has seen a batch, so that its running statistics are not those of a fresh one."""
     torch.manual_seed(0)
-    made = build_encoder(EncoderConfig(**{"backbone": "tiny", **changes}), image_size=size)
+    config = EncoderConfig(**{"backbone": "tiny", **changes})
+    made = build_encoder(config, image_size=size, in_channels=channels)
     with torch.no_grad():
         for parameter in made.parameters():  # residual branches start at 0, where an error in them would not show
             parameter.add_(0.05 * torch.randn_like(parameter))
-        made(torch.rand(8, 3, size, size))
+        made(torch.rand(8, channels, size, size))
     return made
 
 
@@ -82,6 +83,31 @@ def test_what_was_saved_is_what_is_loaded(tmp_path: Path, config: dict[str, Any]
     assert (frozen.image_size, frozen.num_features) == (size, made.num_features)
     with torch.no_grad():
         torch.testing.assert_close(frozen(images(size)), made.eval().features(normalised(images(size))))
+
+
+@pytest.mark.parametrize("config", [{}, {"backbone": "test_resnet", "stem": "small"}, {"backbone": "test_vit"}])
+def test_a_file_knows_its_input_channels(tmp_path: Path, config: dict[str, Any]) -> None:
+    made = encoder(32, channels=2, **config)
+    file = tmp_path / "encoder.safetensors"
+    save_backbone(file, made, image_size=32, mean=(0.5, 0.25), std=(0.1, 0.2))
+    frozen = load(file)
+    assert frozen.card.in_channels == 2
+    two = torch.rand(3, 2, 32, 32)
+    scaled = (two - torch.tensor([0.5, 0.25]).view(2, 1, 1)) / torch.tensor([0.1, 0.2]).view(2, 1, 1)
+    with torch.no_grad():
+        torch.testing.assert_close(frozen(two), made.eval().features(scaled))
+    assert random_like(frozen, 0)(two).shape == (3, made.num_features)
+    with pytest.raises(ValueError, match=r"images must be \(N, 2, H, W\), not \(4, 3, 32, 32\)"):
+        frozen(images())
+    with pytest.raises(UserError, match=r"--format timm has no .*input channels 2: .* written as safetensors$"):
+        export(file, tmp_path / "out.safetensors", "timm")
+    export(file, tmp_path / "out.safetensors", "safetensors")
+    assert load(tmp_path / "out.safetensors").card == frozen.card
+
+
+def test_an_encoder_needs_a_mean_for_each_of_its_channels(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="2 channels needs as many means"):
+        saved(tmp_path / "encoder.safetensors", encoder(channels=2))
 
 
 def test_a_run_directory_and_its_file_load_alike(run: Path) -> None:
@@ -305,6 +331,9 @@ GOOD = {
         {"image_size": "32"},
         {"mean": 0.5},
         {"mean": [0.5, 0.5]},
+        {"mean": [0.5, 0.5], "std": [0.2, 0.2]},  # the tensors are those of three channels
+        {"mean": [], "std": []},
+        {"mean": [0.5] * 2000, "std": [0.2] * 2000},
         {"mean": [0.5, 0.5, "x"]},
         {"mean": [0.5, 0.5, float("nan")]},
         {"std": [0.2, 0.2, 0.0]},

@@ -34,6 +34,7 @@ Format = Literal["safetensors", "timm", "torchvision"]
 FILE = "encoder.safetensors"
 VERSION = 1
 LARGEST_IMAGE = 4096
+MOST_CHANNELS = 1024
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,13 @@ class Card:
     norm: Norm
     image_size: int
     mean: tuple[float, ...]
+    """One number for each input channel, as in `std`."""
     std: tuple[float, ...]
+
+    @property
+    def in_channels(self) -> int:
+        """C."""
+        return len(self.mean)
 
 
 class FrozenEncoder(nn.Module):
@@ -61,8 +68,8 @@ class FrozenEncoder(nn.Module):
         self.num_features = feature_width(backbone)  # F
         self.backbone = backbone
         weight = next(backbone.parameters())
-        self.register_buffer("mean", weight.new_tensor(card.mean).view(3, 1, 1), persistent=False)
-        self.register_buffer("std", weight.new_tensor(card.std).view(3, 1, 1), persistent=False)
+        self.register_buffer("mean", weight.new_tensor(card.mean).view(-1, 1, 1), persistent=False)
+        self.register_buffer("std", weight.new_tensor(card.std).view(-1, 1, 1), persistent=False)
         self.requires_grad_(False)
         self.eval()
 
@@ -72,7 +79,7 @@ class FrozenEncoder(nn.Module):
         return cls(copy.deepcopy(encoder.backbone), _card(encoder, image_size, mean, std))
 
     def forward(self, images: Tensor) -> Tensor:
-        """Images (N, 3, H, W), uint8 or float in [0, 1], to features (N, F) in float32."""
+        """Images (N, C, H, W), uint8 or float in [0, 1], to features (N, F) in float32."""
         self._check(images)
         x = images.to(self.mean.dtype) / (255 if images.dtype == torch.uint8 else 1)
         return at_least_float32(self.backbone((x - self.mean) / self.std))
@@ -81,8 +88,8 @@ class FrozenEncoder(nn.Module):
         return super().train(False)
 
     def _check(self, images: Tensor) -> None:
-        if images.ndim != 4 or images.shape[1] != 3:
-            raise ValueError(f"images must be (N, 3, H, W), not {tuple(images.shape)}")
+        if images.ndim != 4 or images.shape[1] != self.card.in_channels:
+            raise ValueError(f"images must be (N, {self.card.in_channels}, H, W), not {tuple(images.shape)}")
         side = self.image_size
         if images.shape[2:] != (side, side) and not takes_any_size(self.card.backbone):
             raise ValueError(
@@ -151,6 +158,8 @@ def export(run_or_file: str | Path, out: str | Path, format: Format) -> None:
 
 
 def _card(encoder: Encoder, image_size: int, mean: Sequence[float], std: Sequence[float]) -> Card:
+    if not len(mean) == len(std) == encoder.in_channels:
+        raise ValueError(f"an encoder of {encoder.in_channels} channels needs as many means and deviations")
     config = encoder.config
     norm: Norm = "batch" if config.norm == "sync" else config.norm  # frozen they are the same
     return Card(config.backbone, config.stem, norm, image_size, tuple(map(float, mean)), tuple(map(float, std)))
@@ -160,7 +169,13 @@ def _fresh(card: Card, seed: int) -> nn.Module:
     """The network of a card with random weights, which leaves the caller's random state alone."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        return build_backbone(card.backbone, stem=card.stem, norm=card.norm, image_size=card.image_size)
+        return build_backbone(
+            card.backbone,
+            stem=card.stem,
+            norm=card.norm,
+            image_size=card.image_size,
+            in_channels=card.in_channels,
+        )
 
 
 def _counterpart(name: str, format: Format) -> nn.Module:
@@ -177,7 +192,7 @@ def _counterpart(name: str, format: Format) -> nn.Module:
 def _formats(card: Card) -> list[Format]:
     """What the encoder can be written as: the names of its tensors and its function must be those of the format."""
     name, formats = card.backbone, list[Format](["safetensors"])
-    if card.stem != "standard" or card.norm != "batch" or name in OWN:
+    if card.stem != "standard" or card.norm != "batch" or card.in_channels != 3 or name in OWN:
         return formats
     if takes_any_size(name) or card.image_size == own_size(name):
         formats.append("timm")
@@ -190,6 +205,8 @@ def _describe(card: Card) -> str:
     traits = [f"--stem {card.stem}"] * (card.stem != "standard") + [f"--norm {card.norm}"] * (card.norm != "batch")
     if not takes_any_size(card.backbone):
         traits.append(f"--image-size {card.image_size}")
+    if card.in_channels != 3:
+        traits.append(f"input channels {card.in_channels}")
     return card.backbone + (f" with {' and '.join(traits)}" if traits else "")
 
 
@@ -234,16 +251,17 @@ def _parse(text: str) -> Card:
     size = fields["image_size"]
     if type(size) is not int or not 1 <= size <= LARGEST_IMAGE:
         raise ValueError(f"image_size {size!r}")
-    mean, std = _three_numbers(fields["mean"]), _three_numbers(fields["std"])
-    if min(std) <= 0:
-        raise ValueError(f"std {std}")
+    mean, std = _channel_numbers(fields["mean"]), _channel_numbers(fields["std"])
+    if len(mean) != len(std) or min(std) <= 0:
+        raise ValueError(f"std {std} for {len(mean)} channels")
     return Card(fields["backbone"], fields["stem"], fields["norm"], size, mean, std)
 
 
-def _three_numbers(values: Any) -> tuple[float, ...]:
+def _channel_numbers(values: Any) -> tuple[float, ...]:
+    """As many as the network has input channels, which is how a file tells them."""
     numbers = tuple(float(value) for value in values)
-    if len(numbers) != 3 or not all(abs(number) < 1e6 for number in numbers):
-        raise ValueError(f"{values!r} are not three numbers")
+    if not 1 <= len(numbers) <= MOST_CHANNELS or not all(abs(number) < 1e6 for number in numbers):
+        raise ValueError(f"{values!r} are not numbers for 1 to {MOST_CHANNELS} channels")
     return numbers
 
 
