@@ -1,8 +1,9 @@
-"""Encoders: backbones by name, heads, the momentum copy, and the files in which a trained backbone leaves a run."""
+"""Encoders: backbones by name, heads, the momentum copy, and the files that outlive a run."""
 
 from manyview.encoders.backbones import build_backbone
 from manyview.encoders.encoder import Encoder, EncoderConfig, build_encoder
 from manyview.encoders.files import Card, Format, FrozenEncoder, export, load, random_like, save_backbone
+from manyview.encoders.layers import find_layers, layer_features
 from manyview.encoders.momentum import Momentum
 from manyview.encoders.norms import SplitBatchNorm
 
@@ -17,6 +18,8 @@ __all__ = [
     "build_backbone",
     "build_encoder",
     "export",
+    "find_layers",
+    "layer_features",
     "load",
     "random_like",
     "save_backbone",

@@ -2,7 +2,7 @@
 
 import copy
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -26,6 +26,7 @@ from manyview.encoders.backbones import (
     takes_any_size,
 )
 from manyview.encoders.encoder import Encoder, at_least_float32
+from manyview.encoders.layers import layer_features
 from manyview.errors import UserError
 
 __all__ = ["Card", "Format", "FrozenEncoder", "export", "load", "random_like", "save_backbone"]
@@ -80,12 +81,22 @@ class FrozenEncoder(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Images (N, C, H, W), uint8 or float in [0, 1], to features (N, F) in float32."""
-        self._check(images)
-        x = images.to(self.mean.dtype) / (255 if images.dtype == torch.uint8 else 1)
-        return at_least_float32(self.backbone((x - self.mean) / self.std))
+        return at_least_float32(self.backbone(self._normalised(images)))
+
+    def layers(
+        self, images: Tensor, names: Iterable[str], *, keep: Callable[[Tensor], Tensor] = torch.clone
+    ) -> dict[str, Tensor]:
+        """Outputs of the named layers of the backbone for such images: see `layer_features`."""
+        found = layer_features(self.backbone, self._normalised(images), names, keep=keep)
+        return {name: at_least_float32(output) for name, output in found.items()}
 
     def train(self, mode: bool = True) -> "FrozenEncoder":
         return super().train(False)
+
+    def _normalised(self, images: Tensor) -> Tensor:
+        self._check(images)
+        x = images.to(self.mean.dtype) / (255 if images.dtype == torch.uint8 else 1)
+        return (x - self.mean) / self.std
 
     def _check(self, images: Tensor) -> None:
         if images.ndim != 4 or images.shape[1] != self.card.in_channels:

@@ -1,0 +1,58 @@
+"""What the layers inside a backbone give, by name."""
+
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from manyview.errors import UserError
+
+__all__ = ["find_layers", "layer_features"]
+
+
+def layer_features(
+    backbone: nn.Module, images: Tensor, names: Iterable[str], *, keep: Callable[[Tensor], Tensor] = torch.clone
+) -> dict[str, Tensor]:
+    """Outputs of the named layers in one pass of images (N, C, H, W): maps (N, c, h, w), or vectors (N, F).
+
+    `keep` makes of each output, at once, what is returned. It must not share memory with the output, which the layer
+    behind it may overwrite.
+    """
+    layers = find_layers(backbone, names)
+    found: dict[str, Tensor] = {}
+    with ExitStack() as hooks:  # gone whatever happens: a hook left behind would keep every later output alive
+        for name, layer in layers.items():
+            hooks.enter_context(layer.register_forward_hook(partial(_note, found, name, keep)))
+        backbone(images)
+    missed = [name for name in layers if name not in found]
+    if missed:
+        raise UserError(f"--layer {','.join(missed)} gives no tensor when an image passes: {_choice(backbone)}")
+    return {name: found[name] for name in layers}
+
+
+def find_layers(backbone: nn.Module, names: Iterable[str]) -> dict[str, nn.Module]:
+    """The named layers, also those within others (`layer1.0`)."""
+    names = list(names)
+    modules = dict(backbone.named_modules(remove_duplicate=False))
+    unknown = [name for name in names if not name or name not in modules]
+    if unknown:
+        raise UserError(f"--layer {','.join(unknown)} is no layer of this backbone: {_choice(backbone)}")
+    return {name: modules[name] for name in names}
+
+
+def _choice(backbone: nn.Module) -> str:
+    return f"take some of {', '.join(name for name, _ in backbone.named_children())}"
+
+
+def _note(
+    found: dict[str, Tensor],
+    name: str,
+    keep: Callable[[Tensor], Tensor],
+    layer: nn.Module,
+    inputs: tuple[object, ...],
+    output: object,
+) -> None:
+    if isinstance(output, Tensor):
+        found[name] = keep(output)
