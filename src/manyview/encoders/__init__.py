@@ -1,4 +1,4 @@
-"""Encoders: backbones by name, heads, the momentum copy, and the files that outlive a run."""
+"""Encoders: backbones by name, heads, one tower per view, the momentum copy, and the files that outlive a run."""
 
 from manyview.encoders.backbones import build_backbone
 from manyview.encoders.encoder import Encoder, EncoderConfig, build_encoder
@@ -6,6 +6,7 @@ from manyview.encoders.files import Card, Format, FrozenEncoder, export, load, r
 from manyview.encoders.layers import find_layers, layer_features
 from manyview.encoders.momentum import Momentum
 from manyview.encoders.norms import SplitBatchNorm
+from manyview.encoders.towers import Towers
 
 __all__ = [
     "Card",
@@ -15,6 +16,7 @@ __all__ = [
     "FrozenEncoder",
     "Momentum",
     "SplitBatchNorm",
+    "Towers",
     "build_backbone",
     "build_encoder",
     "export",
