@@ -12,9 +12,10 @@ from torchvision.transforms.v2 import functional as TF
 from manyview import counter
 from manyview.data import open_source
 from manyview.data.source import Arrays, Source, Subset, Unreadable
-from manyview.encoders import Card, EncoderConfig, FrozenEncoder, build_encoder
+from manyview.encoders import Card, EncoderConfig, FrozenEncoder, build_backbone, build_encoder
 from manyview.errors import UserError
-from manyview.evaluate.features import Preparation, extract
+from manyview.evaluate import features as features_module
+from manyview.evaluate.features import Preparation, extract, extract_layers, probe_features
 from manyview.evaluate.files import embed
 from manyview.evaluate.knn import knn
 from manyview.evaluate.watch import knn_accuracy
@@ -228,3 +229,85 @@ def test_a_look_during_training_leaves_modes_and_statistics_alone() -> None:
     assert [module.training for module in encoder.modules()] == modes
     assert all(torch.equal(tensor, state[name]) for name, tensor in encoder.state_dict().items())
     assert all(parameter.requires_grad for parameter in encoder.parameters())
+
+
+def alexnet() -> FrozenEncoder:
+    torch.manual_seed(0)
+    backbone = build_backbone("alexnet-half-small", image_size=16)
+    return FrozenEncoder(backbone, Card("alexnet-half-small", "standard", "batch", 16, MEAN, STD))
+
+
+@pytest.mark.parametrize("in_memory", [2**30, 0])
+def test_one_pass_gives_all_layers(in_memory: int, monkeypatch: pytest.MonkeyPatch, private_cache: Path) -> None:
+    monkeypatch.setattr(features_module, "IN_MEMORY", in_memory)
+    encoder, source = alexnet(), Mixed([(16, 16)] * 7, broken={0, 3})
+    passes: list[int] = []
+    encoder.backbone.register_forward_hook(lambda module, inputs, output: passes.append(len(output)))
+    before = set(private_cache.iterdir())
+    found = extract_layers(encoder, source, ["conv2", "fc7", "conv1"], batch_size=3)
+    assert passes == [2, 2, 1]
+    assert list(found) == ["conv2", "fc7", "conv1"]
+    images = torch.stack([source.images[number] for number in (1, 2, 4, 5, 6)])
+    maps = encoder.layers(images, ["conv1", "conv2"])
+    for name, features in found.items():
+        expected = encoder(images) if name == "fc7" else probe_features(maps[name])
+        torch.testing.assert_close(features.embeddings, expected)
+        assert (features.index.tolist(), features.unreadable) == ([1, 2, 4, 5, 6], (0, 3))
+        assert features.labels.tolist() == [1, 0, 0, 1, 0]
+    assert set(private_cache.iterdir()) == before  # files without a name
+
+
+def test_a_disk_without_room_is_a_users_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full:
+        def write(self, rows: object) -> None:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(features_module, "IN_MEMORY", 0)
+    monkeypatch.setattr("manyview.evaluate.features.tempfile.TemporaryFile", lambda dir: Full())
+    with pytest.raises(UserError, match=r"\(No space left on device\): set MANYVIEW_CACHE .* or ask for fewer"):
+        extract_layers(alexnet(), Memory(3, side=16), ["conv1"])
+
+
+@pytest.mark.parametrize(
+    ("channels", "side", "grid"),
+    [
+        (96, 27, 10),  # AlexNet's layers behind their poolings, on the grids of CMC's code
+        (256, 13, 6),
+        (384, 13, 5),
+        (256, 6, 6),
+        (192, 15, 7),  # both halves of Table 10
+        (2048, 7, 2),
+        (10_000, 3, 1),
+        (16, 5, 5),  # nothing is enlarged
+    ],
+)
+def test_maps_become_about_nine_thousand_features(channels: int, side: int, grid: int) -> None:
+    maps = torch.rand(2, channels, side, side)
+    found = probe_features(maps)
+    assert found.shape == (2, channels * grid**2)
+    edges = [(i * side // grid, -(-(i + 1) * side // grid)) for i in range(grid)]
+    loop = [[maps[:, :, a:b, c:d].amax((2, 3)) for c, d in edges] for a, b in edges]
+    assert torch.equal(found, torch.stack([torch.stack(row, -1) for row in loop], -2).flatten(1))
+
+
+@pytest.mark.parametrize(("name", "size"), [("alexnet-small", 64), ("alexnet-half", 224)])
+def test_conv5_is_probed_as_pool5_leaves_it(name: str, size: int) -> None:
+    backbone = build_backbone(name, image_size=size).eval()
+    encoder = FrozenEncoder(backbone, Card(name, "standard", "batch", size, MEAN, STD))
+    found = encoder.layers(torch.rand(1, 3, size, size), ["conv5", "pool5"])
+    both = [torch.cat([found[layer]] * (2 if name == "alexnet-half" else 1), 1) for layer in ("conv5", "pool5")]
+    assert torch.equal(probe_features(both[0]), both[1].flatten(1))
+
+
+def test_tokens_are_averaged_and_vectors_copied() -> None:
+    tokens, vectors = torch.rand(2, 5, 7), torch.rand(2, 7)
+    assert torch.equal(probe_features(tokens), tokens.mean(1))
+    found = probe_features(vectors)
+    assert torch.equal(found, vectors)
+    assert found.data_ptr() != vectors.data_ptr()
+
+
+def test_an_encoder_of_other_channels_says_so() -> None:
+    encoder = FrozenEncoder(build_backbone("tiny", in_channels=1), Card("tiny", "standard", "batch", 8, (0,), (1,)))
+    with pytest.raises(UserError, match="takes 1 channels, not the 3 of memory's images"):
+        extract(encoder, Memory(3))

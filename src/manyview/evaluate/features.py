@@ -1,23 +1,30 @@
 """Frozen features of a whole source, in its own order, with the preparation of the images said in words."""
 
 import hashlib
-from collections.abc import Iterator
+import math
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 from torchvision.transforms.v2 import functional as TF
 
 from manyview.data.loader import read_ahead
-from manyview.data.source import Source, Unreadable, track
+from manyview.data.source import Source, Unreadable, cache_directory, track
 from manyview.encoders import FrozenEncoder
 from manyview.errors import UserError
 
-__all__ = ["Features", "Preparation", "checksum", "extract", "frozen"]
+__all__ = ["Features", "Preparation", "checksum", "extract", "extract_layers", "frozen", "probe_features"]
 
 SMALL = 96  # px
+PROBED = 9600  # features of one layer
+IN_MEMORY = 2**30  # bytes
 
 
 @dataclass(frozen=True)
@@ -55,37 +62,154 @@ def extract(
 
     `workers` processes read ahead. A `device` moves the encoder there; None leaves it where it is.
     """
+    rows = _gather(
+        encoder,
+        source,
+        lambda images: {"": encoder(images)},
+        lambda width: _InMemory(len(source), width),
+        batch_size=batch_size,
+        workers=workers,
+        device=device,
+        progress=progress,
+    )
+    return rows[""]
+
+
+def extract_layers(
+    encoder: FrozenEncoder,
+    source: Source,
+    names: Sequence[str],
+    *,
+    batch_size: int = 256,
+    workers: int = 0,
+    device: torch.device | str | None = None,
+    progress: bool = False,
+) -> dict[str, Features]:
+    """The same for several layers in one pass over the images, each reduced by `probe_features`.
+
+    Together they may be many times what a fit needs at once: if they could exceed a GiB, they wait in files that have
+    no name, and are gone with the features.
+    """
+    large = 4 * len(source) * PROBED * len(names) > IN_MEMORY
+    return _gather(
+        encoder,
+        source,
+        lambda images: encoder.layers(images, names, keep=probe_features),
+        _OnDisk if large else lambda width: _InMemory(len(source), width),
+        batch_size=batch_size,
+        workers=workers,
+        device=device,
+        progress=progress,
+    )
+
+
+def probe_features(output: Tensor) -> Tensor:
+    """What a classifier gets of a layer: vectors (N, F) as they are, of tokens (N, T, F) the mean, of maps (N, C, H, W)
+    the maxima of g×g regions, where g is the largest grid with C g² ≤ 9600.
+
+    CMC trains "on top of the feature maps of each layer, as proposed by [84]" (Table 8), and [84] brings the maps to
+    about 9,000 numbers each. The text does not say how; the limit of 9600 gives AlexNet's conv1 … conv5 the grids 10,
+    6, 5, 5, 6 of CMC's published code, which takes maxima as well, and for conv5 it is what pool5 gives.
+    """
+    if output.ndim == 4:
+        grid = max(1, math.isqrt(PROBED // output.shape[1]))
+        height, width = (min(grid, side) for side in output.shape[2:])
+        return F.adaptive_max_pool2d(output, (height, width)).flatten(1)
+    if output.ndim == 3:
+        return output.mean(1)
+    return output.flatten(1).clone()
+
+
+def _gather(
+    encoder: FrozenEncoder,
+    source: Source,
+    compute: Callable[[Tensor], dict[str, Tensor]],
+    room: Callable[[int], "_Rows"],
+    *,
+    batch_size: int,
+    workers: int,
+    device: torch.device | str | None,
+    progress: bool,
+) -> dict[str, Features]:
+    """What `compute` makes of the images, by name; `room` is asked for a place of so many columns for each."""
     if batch_size < 1:
         raise UserError(f"batch size {batch_size} holds no image: use --batch-size 256")
+    if encoder.card.in_channels != 3:
+        raise UserError(f"this encoder takes {encoder.card.in_channels} channels, not the 3 of {source.name}'s images")
     encoder.to(device)
     prepare = Preparation(source.size, encoder.image_size)
     parts = torch.split(torch.arange(len(source)), batch_size)
     batches = read_ahead(_Read(source, prepare), parts, workers)  # forked before the progress bar has a thread
-    embeddings: Tensor | None = None
     kept: list[Tensor] = []
-    filled = 0
+    caches: dict[str, _Rows] = {}
     with frozen(encoder), torch.no_grad():
         for images, index in track(batches, f"features of {source.name}", len(parts), show=progress):
             if len(index) == 0:
                 continue
-            rows = encoder(images.to(encoder.mean.device)).float().cpu()
-            if (
-                embeddings is None
-            ):  # one allocation: for large sets a list and its concatenation would need twice as much
-                embeddings = rows.new_empty(len(source), rows.shape[1])
-            if not rows.isfinite().all():
-                raise UserError(
-                    f"the encoder gives features that are not finite on {source.name}: was its training stable?"
-                )
-            embeddings[filled : filled + len(rows)] = rows
-            filled += len(rows)
+            for name, each in compute(images.to(encoder.mean.device)).items():
+                rows = each.float().cpu()
+                if not rows.isfinite().all():
+                    raise UserError(
+                        f"the encoder gives features that are not finite on {source.name}: was its training stable?"
+                    )
+                if name not in caches:
+                    caches[name] = room(rows.shape[1])
+                caches[name].add(rows)
             kept.append(index)
-    if embeddings is None:
+    if not kept:
         raise UserError(f"not one of the {len(source)} images of {source.name} can be read: check the files")
     index = torch.cat(kept)
-    labels = torch.full((filled,), -1) if source.labels is None else source.labels[index]
+    labels = torch.full((len(index),), -1) if source.labels is None else source.labels[index]
     lost = torch.ones(len(source), dtype=torch.bool).index_fill(0, index, False).nonzero()[:, 0]
-    return Features(embeddings[:filled], labels, index, tuple(lost.tolist()), str(prepare))
+    return {
+        name: Features(rows.tensor(), labels, index, tuple(lost.tolist()), str(prepare))
+        for name, rows in caches.items()
+    }
+
+
+class _Rows(Protocol):
+    """A matrix that grows by rows."""
+
+    def add(self, rows: Tensor) -> None: ...
+
+    def tensor(self) -> Tensor: ...
+
+
+class _InMemory:
+    """One allocation: for large sets a list and its concatenation would need twice as much."""
+
+    def __init__(self, most: int, width: int) -> None:
+        self.rows, self.filled = torch.empty(most, width), 0
+
+    def add(self, rows: Tensor) -> None:
+        self.rows[self.filled : self.filled + len(rows)] = rows
+        self.filled += len(rows)
+
+    def tensor(self) -> Tensor:
+        return self.rows[: self.filled]
+
+
+class _OnDisk:
+    """Written row by row, so that a full disk is an error like any other, and mapped at the end."""
+
+    def __init__(self, width: int) -> None:
+        self.width, self.directory = width, cache_directory()
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.file = tempfile.TemporaryFile(dir=self.directory)  # noqa: SIM115  # the mapping outlives this object
+
+    def add(self, rows: Tensor) -> None:
+        try:
+            self.file.write(rows.contiguous().numpy().data)
+        except OSError as error:
+            raise UserError(
+                f"{self.directory} cannot hold the features of all --layer ({error.strerror}): "
+                "set MANYVIEW_CACHE to a directory with room for them, or ask for fewer"
+            ) from error
+
+    def tensor(self) -> Tensor:
+        with self.file:
+            self.file.flush()
+            return torch.from_numpy(np.memmap(self.file, dtype=np.float32, mode="r+").reshape(-1, self.width))
 
 
 @dataclass(frozen=True)
