@@ -19,7 +19,7 @@ from manyview.config import AnyConfig, Config, DataConfig, RunConfig
 from manyview.data import Source, imbalanced, open_source, pack
 from manyview.encoders import export, load
 from manyview.errors import UserError
-from manyview.evaluate import Knn, Linear, LinearAdam, LinearSgd, embed, evaluate, table
+from manyview.evaluate import Knn, Linear, LinearAdam, LinearSgd, Mlp, embed, evaluate, table
 from manyview.methods import METHODS, Method, find
 from manyview.pretrain import Stopped, build_augment, pick_device, pretrain, read_facts, report, resume
 from manyview.views import gallery
@@ -227,17 +227,34 @@ class EvaluateArgs:
 
 
 @dataclass(frozen=True)
-class KnnArgs(EvaluateArgs):
+class CachedArgs(EvaluateArgs):
+    """What is evaluated, on what, where one pass over the images is enough."""
+
+    layer: str | None = None
+    """Layers of the backbone instead of its features, such as conv1,conv3,fc7 or layer2,layer4."""
+
+
+@dataclass(frozen=True)
+class KnnArgs(CachedArgs):
     """Weighted nearest neighbours on frozen features."""
 
     protocol: Knn = field(default_factory=Knn)
 
 
 @dataclass(frozen=True)
-class LinearArgs(EvaluateArgs):
+class LinearArgs(CachedArgs):
     """A linear classifier on frozen features."""
 
     protocol: Linear = field(default_factory=Linear)
+
+
+@dataclass(frozen=True)
+class MlpArgs(CachedArgs):
+    """A classifier with one hidden layer on frozen features, as CMC probes STL-10."""
+
+    batch_size: int = 64
+    """Images per pass, and samples per training step."""
+    protocol: Mlp = field(default_factory=Mlp)
 
 
 @dataclass(frozen=True)
@@ -256,16 +273,17 @@ class LinearAdamArgs(EvaluateArgs):
     protocol: LinearAdam = field(default_factory=LinearAdam)
 
 
-EVALUATIONS: dict[str, type[KnnArgs | LinearArgs | LinearSgdArgs | LinearAdamArgs]] = {
+EVALUATIONS: dict[str, type[KnnArgs | LinearArgs | MlpArgs | LinearSgdArgs | LinearAdamArgs]] = {
     "knn": KnnArgs,
     "linear": LinearArgs,
+    "mlp": MlpArgs,
     "linear-sgd": LinearSgdArgs,
     "linear-adam": LinearAdamArgs,
 }
 
 
 def evaluate_command(words: list[str]) -> None:
-    """Judge a frozen encoder: `evaluate knn|linear|linear-sgd|linear-adam RUN --data …`."""
+    """Judge a frozen encoder: `evaluate knn|linear|mlp|linear-sgd|linear-adam RUN --data …`."""
     if not words or words[0] in ("-h", "--help"):
         grid = Table("protocol", "", title="manyview evaluate PROTOCOL RUN --data DATA", title_justify="left")
         for name, kind in EVALUATIONS.items():
@@ -285,6 +303,7 @@ def evaluate_command(words: list[str]) -> None:
         args.protocol,
         args.data,
         args.test_data,
+        layers=layer_names(args.layer) if isinstance(args, CachedArgs) else (),
         random=args.random,
         batch_size=args.batch_size,
         workers=args.workers,
@@ -292,6 +311,11 @@ def evaluate_command(words: list[str]) -> None:
         progress=console.is_terminal,
     )
     console.print(table(records))
+
+
+def layer_names(text: str | None) -> list[str]:
+    """Each once, in the order given."""
+    return [] if text is None else list(dict.fromkeys(name.strip() for name in text.split(",")))
 
 
 @dataclass(frozen=True)

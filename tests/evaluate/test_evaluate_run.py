@@ -18,6 +18,7 @@ from manyview.evaluate import (
     Linear,
     LinearAdam,
     LinearSgd,
+    Mlp,
     Protocol,
     append_record,
     evaluate,
@@ -27,7 +28,7 @@ from manyview.evaluate import (
 
 torch.set_num_threads(1)
 FIELDS = {
-    *("protocol", "encoder", "data", "test_data", "preprocess", "settings", "seconds"),
+    *("protocol", "encoder", "layer", "data", "test_data", "preprocess", "settings", "seconds"),
     *("top1", "top1_interval", "top5", "top5_interval", "train_samples", "test_samples", "classes", "unreadable"),
 }
 
@@ -57,13 +58,20 @@ def run(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     "protocol",
-    [Knn(k=5), Linear(regularisation=(1.0, 0.01)), LinearSgd(epochs=2, lr=1), LinearAdam(epochs=2, lr=0.1)],
+    [
+        Knn(k=5),
+        Linear(regularisation=(1.0, 0.01)),
+        Mlp(epochs=10),
+        LinearSgd(epochs=2, lr=1),
+        LinearAdam(epochs=2, lr=0.1),
+    ],
 )
 def test_trained_and_random_are_measured_alike_and_recorded(protocol: Protocol, run: Path, photos: str) -> None:
     records = evaluate(run, protocol, photos, batch_size=16, progress=False)
     assert [record["encoder"] for record in records] == ["random", "trained"]
     for record in records:
         assert set(record) == FIELDS
+        assert record["layer"] is None
         assert PROTOCOLS[record["protocol"]] is type(protocol)
         assert record["test_data"] == "20 % held out by hash"
         assert record["preprocess"].startswith("16×16 as stored")
@@ -72,6 +80,35 @@ def test_trained_and_random_are_measured_alike_and_recorded(protocol: Protocol, 
         assert 0 <= record["top1_interval"][0] <= record["top1"] <= record["top1_interval"][1] <= 1
     assert read_records(run) == json.loads(json.dumps(records))
     assert records[1]["top1"] > 0.5
+
+
+@pytest.mark.parametrize("protocol", [Knn(k=5), Linear(regularisation=(0.01,)), Mlp(epochs=5)])
+def test_layers_have_a_record_each(protocol: Protocol, run: Path, photos: str) -> None:
+    records = evaluate(run, protocol, photos, layers=["layer3", "layer1"], batch_size=16, progress=False)
+    pairs = [(record["encoder"], record["layer"]) for record in records]
+    assert pairs == [(encoder, layer) for encoder in ("random", "trained") for layer in ("layer3", "layer1")]
+    assert all(set(record) == FIELDS and record["top1"] > 0.5 for record in records)
+    assert read_records(run) == json.loads(json.dumps(records))
+    evaluate(run, protocol, photos, random=False, batch_size=16, progress=False)  # of the features: another thing
+    assert [record["layer"] for record in read_records(run)] == ["layer3", "layer1"] * 2 + [None]
+
+
+def test_the_features_are_a_layer_too(run: Path, photos: str) -> None:
+    layer = evaluate(run, Knn(k=5), photos, layers=["global_pool"], random=False, progress=False)[0]
+    features = evaluate(run, Knn(k=5), photos, random=False, progress=False)[0]
+    assert {**layer, "layer": None, "seconds": 0} == {**features, "seconds": 0}
+
+
+def test_a_layer_that_is_not_there_is_said_before_the_data_is_opened(run: Path) -> None:
+    words = r"--layer conv9,x is no layer of this backbone: take some of conv1, bn1, act1, maxpool, layer1, layer2, "
+    with pytest.raises(UserError, match=words):
+        evaluate(run, Linear(), "no such data", layers=["layer1", "conv9", "x"], progress=False)
+
+
+@pytest.mark.parametrize(("protocol", "name"), [(LinearSgd(), "linear-sgd"), (LinearAdam(), "linear-adam")])
+def test_protocols_that_train_on_images_have_no_layers(protocol: Protocol, name: str, run: Path, photos: str) -> None:
+    with pytest.raises(UserError, match=f"--layer layer1: {name} has no layers; take linear, mlp or knn"):
+        evaluate(run, protocol, photos, layers=["layer1"], progress=False)
 
 
 def test_random_baseline_can_be_left_out(run: Path, photos: str) -> None:
@@ -133,6 +170,13 @@ def test_newer_record_of_the_same_thing_replaces_the_older_one(tmp_path: Path) -
     assert [path.name for path in tmp_path.iterdir()] == ["evaluations.json"]
 
 
+def test_a_record_from_before_there_were_layers_is_replaced_by_that_of_the_features(tmp_path: Path) -> None:
+    append_record(tmp_path, record(top1=0.1))
+    append_record(tmp_path, record(layer="conv1"))
+    append_record(tmp_path, record(layer=None, top1=0.2))
+    assert [(old["layer"], old["top1"]) for old in read_records(tmp_path)] == [("conv1", 0.714), (None, 0.2)]
+
+
 @pytest.mark.parametrize("content", ["[{", '{"top1": 1}', "[1]"])
 def test_damaged_records_are_not_overwritten(tmp_path: Path, content: str) -> None:
     (tmp_path / "evaluations.json").write_text(content)
@@ -156,3 +200,11 @@ def test_table_shows_the_figures_and_says_how_they_came_about() -> None:
     assert "scenes (test split)" in text
     assert "3 unreadable images left out" in text
     assert text.count("32×32 as stored") == 1
+
+
+def test_table_has_a_row_for_each_layer() -> None:
+    console = Console(width=140, file=io.StringIO())
+    console.print(table([record(layer="conv1"), record(layer="fc7"), record()]))
+    assert isinstance(console.file, io.StringIO)
+    cells = [line.split("│")[3].strip() for line in console.file.getvalue().splitlines() if "knn" in line]
+    assert cells == ["conv1", "fc7", "–"]

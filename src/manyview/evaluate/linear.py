@@ -13,7 +13,7 @@ from manyview.errors import UserError
 from manyview.evaluate.features import Features
 from manyview.evaluate.score import Score, accuracy, class_count
 
-__all__ = ["Linear", "fit", "linear"]
+__all__ = ["Linear", "column_statistics", "fit", "linear"]
 
 VALIDATION_TAG = 0x11EA
 # Strong to weak, so that every fit starts from a smoother neighbour's solution.
@@ -52,7 +52,7 @@ def linear(
     protocol = Linear(tuple(sorted(regularisation, reverse=True)), validation, iterations)
     # A class without training samples has no finite optimum: it is left out of the fit and never predicted.
     present, labels = torch.unique(train.labels, return_inverse=True)
-    mean, scale = _statistics(train.embeddings)
+    mean, scale = column_statistics(train.embeddings)
     inputs = _inputs(train.embeddings, mean, scale)
     penalty, start = _choose(inputs, labels, len(present), train.index, protocol, seed=seed, progress=progress)
     weights = fit(inputs, labels, len(present), penalty, iterations=iterations, start=start)
@@ -68,7 +68,7 @@ def linear(
     )
 
 
-def _statistics(embeddings: Tensor) -> tuple[Tensor, Tensor]:
+def column_statistics(embeddings: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and standard deviation of the columns of (n, F); a constant column is divided by 1."""
     deviation, mean = torch.std_mean(embeddings, 0, correction=0)
     return mean, torch.where(deviation > 1e-6 * mean.abs().clamp(min=1e-6), deviation, 1.0)

@@ -13,6 +13,7 @@ from manyview.data.source import Source, track
 from manyview.encoders import FrozenEncoder
 from manyview.errors import UserError
 from manyview.evaluate.features import extract, frozen
+from manyview.evaluate.schedule import Steps, adam
 from manyview.evaluate.score import Score, accuracy
 from manyview.views.augment import Augment
 from manyview.views.recipes import Recipe
@@ -27,28 +28,13 @@ CROPS_AND_FLIPS = Recipe(
 
 
 @dataclass(frozen=True)
-class LinearSgd:
+class LinearSgd(Steps):
     """SGD with momentum 0.9, without weight decay, on random crops and flips; the last epoch counts, never the best."""
 
-    epochs: int = 100
-    """Passes over the training set."""
     lr: float = 30.0
     """Learning rate: 30 for ImageNet, 10 for ImageNet-100 in JCL's experiments."""
-    milestones: tuple[float, ...] = (0.6, 0.8)
-    """Where the learning rate falls, as shares of the epochs: 60 and 80 of 100."""
     decay: float = 0.1
     """Factor by which it falls."""
-
-    def __post_init__(self) -> None:
-        if self.epochs < 1:
-            raise UserError(f"epochs {self.epochs} trains nothing: use --epochs 1 or more")
-        if not self.lr > 0:
-            raise UserError(f"lr {self.lr} must be positive: use --lr {type(self).lr:g}")
-        if not 0 < self.decay <= 1:
-            raise UserError(f"decay {self.decay} is not above 0 and at most 1: use --decay {type(self).decay:g}")
-
-    def lr_at(self, epoch: int) -> float:
-        return self.lr * self.decay ** sum(epoch >= round(share * self.epochs) for share in self.milestones)
 
     def optimizer(self, parameters: Sequence[Tensor]) -> torch.optim.Optimizer:
         return torch.optim.SGD(parameters, lr=self.lr, momentum=0.9)
@@ -65,7 +51,7 @@ class LinearAdam(LinearSgd):
     """Factor by which it falls."""
 
     def optimizer(self, parameters: Sequence[Tensor]) -> torch.optim.Optimizer:
-        return torch.optim.Adam(parameters, lr=self.lr, betas=(0.5, 0.999), eps=1e-8)
+        return adam(parameters, self.lr)
 
 
 def train_linear(

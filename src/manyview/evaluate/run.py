@@ -10,21 +10,25 @@ import torch
 from rich.table import Table
 from rich.text import Text
 
-from manyview.encoders import FrozenEncoder, load, random_like
-from manyview.evaluate.features import extract
+from manyview.data.source import Source
+from manyview.encoders import FrozenEncoder, find_layers, load, random_like
+from manyview.errors import UserError
+from manyview.evaluate.features import Features, extract, extract_layers
 from manyview.evaluate.files import Record, append_record
 from manyview.evaluate.knn import Knn, knn
 from manyview.evaluate.linear import Linear, linear
 from manyview.evaluate.linear_sgd import LinearAdam, LinearSgd, train_linear
+from manyview.evaluate.mlp import Mlp, mlp
 from manyview.evaluate.score import Score
 from manyview.evaluate.split import Split, splits
 
 __all__ = ["PROTOCOLS", "Protocol", "evaluate", "table"]
 
-Protocol = Knn | Linear | LinearSgd | LinearAdam
+Protocol = Knn | Linear | Mlp | LinearSgd | LinearAdam
 PROTOCOLS: dict[str, type[Protocol]] = {
     "knn": Knn,
     "linear": Linear,
+    "mlp": Mlp,
     "linear-sgd": LinearSgd,
     "linear-adam": LinearAdam,
 }
@@ -36,6 +40,7 @@ def evaluate(
     data: str,
     test_data: str | None = None,
     *,
+    layers: Sequence[str] = (),
     random: bool = True,
     seed: int = 0,
     batch_size: int = 256,
@@ -43,24 +48,37 @@ def evaluate(
     device: torch.device | str | None = None,
     progress: bool = True,
 ) -> list[Record]:
-    """One record for the random encoder (unless `random` is False) and one for the trained one.
+    """One record for the random encoder (unless `random` is False) and one for the trained one; with `layers`, of the
+    protocols that cache features, one for each layer of each.
 
     `run` is a run directory, which keeps the records in its evaluations.json, or an encoder file. `batch_size` is the
-    number of images per pass, which for `LinearSgd` and `LinearAdam` is that of a training step (CACR: 128 with Adam).
+    number of images per pass, which for `LinearSgd`, `LinearAdam` and `Mlp` is also that of a training step (CACR: 128
+    with Adam; DIM: 64 for `Mlp`).
     """
     trained = load(run)
+    if layers and isinstance(protocol, LinearSgd):
+        raise UserError(f"--layer {','.join(layers)}: {_name(protocol)} has no layers; take linear, mlp or knn")
+    find_layers(trained.backbone, layers)  # a wrong name is said before the images are read
     split = splits(data, test_data)
     encoders = {"random": random_like(trained, seed)} if random else {}
     records = []
     for name, encoder in (encoders | {"trained": trained}).items():
         start = time.perf_counter()
-        score = _judge(
-            protocol, encoder.to(device), split, seed=seed, batch_size=batch_size, workers=workers, progress=progress
-        )
-        record = _record(protocol, name, split, score, time.perf_counter() - start)
-        if Path(run).is_dir():
-            append_record(run, record)
-        records.append(record)
+        for layer, score in _judge(
+            protocol,
+            encoder.to(device),
+            split,
+            layers,
+            seed=seed,
+            batch_size=batch_size,
+            workers=workers,
+            progress=progress,
+        ):
+            record = _record(protocol, name, layer, split, score, time.perf_counter() - start)
+            if Path(run).is_dir():
+                append_record(run, record)
+            records.append(record)
+            start = time.perf_counter()
     return records
 
 
@@ -68,26 +86,48 @@ def _judge(
     protocol: Protocol,
     encoder: FrozenEncoder,
     split: Split,
+    layers: Sequence[str],
     *,
     seed: int,
     batch_size: int,
     workers: int,
     progress: bool,
-) -> Score:
+) -> Iterator[tuple[str | None, Score]]:
+    """The score of each layer, or of the features (None)."""
     reading: dict[str, Any] = {"batch_size": batch_size, "workers": workers, "progress": progress}
     if isinstance(protocol, LinearSgd):
-        return train_linear(encoder, split.train, split.test, protocol, seed=seed, **reading)
-    train, test = (extract(encoder, each, **reading).to(encoder.mean.device) for each in (split.train, split.test))
+        yield None, train_linear(encoder, split.train, split.test, protocol, seed=seed, **reading)
+        return
+    train, test = (_cached(encoder, each, layers, **reading) for each in (split.train, split.test))
+    for layer in list(train):
+        pair = (each.pop(layer).to(encoder.mean.device) for each in (train, test))
+        yield layer or None, _fit(protocol, *pair, batch_size=batch_size, seed=seed, progress=progress)
+
+
+def _cached(encoder: FrozenEncoder, source: Source, layers: Sequence[str], **reading: Any) -> dict[str, Features]:
+    """By layer; under no name the features."""
+    return extract_layers(encoder, source, layers, **reading) if layers else {"": extract(encoder, source, **reading)}
+
+
+def _fit(
+    protocol: Knn | Linear | Mlp, train: Features, test: Features, *, batch_size: int, seed: int, progress: bool
+) -> Score:
     if isinstance(protocol, Knn):
         return knn(train, test, **asdict(protocol), progress=progress)
+    if isinstance(protocol, Mlp):
+        return mlp(train, test, protocol, batch_size=batch_size, seed=seed, progress=progress)
     return linear(train, test, **asdict(protocol), seed=seed, progress=progress)
 
 
-def _record(protocol: Protocol, encoder: str, split: Split, score: Score, seconds: float) -> Record:
-    name = next(name for name, kind in PROTOCOLS.items() if type(protocol) is kind)
+def _name(protocol: Protocol) -> str:
+    return next(name for name, kind in PROTOCOLS.items() if type(protocol) is kind)
+
+
+def _record(protocol: Protocol, encoder: str, layer: str | None, split: Split, score: Score, seconds: float) -> Record:
     return {
-        "protocol": name,
+        "protocol": _name(protocol),
         "encoder": encoder,
+        "layer": layer,
         "data": split.train.name,
         "test_data": split.words,
         **asdict(score),
@@ -106,7 +146,8 @@ def table(records: Iterable[Record]) -> Table:
     records = list(records)
     lines = dict.fromkeys(line for record in records for line in _remarks(record))
     grid = Table(caption=Text("\n".join(lines)), caption_justify="left")
-    for column in ("protocol", "encoder"):
+    by_layer = any(record.get("layer") for record in records)
+    for column in ("protocol", "encoder", *["layer"] * by_layer):
         grid.add_column(column)
     for column in ("top-1 [95 %]", "top-5 [95 %]", "train", "test", "classes"):
         grid.add_column(column, justify="right")
@@ -114,6 +155,7 @@ def table(records: Iterable[Record]) -> Table:
         grid.add_row(
             record["protocol"],
             record["encoder"],
+            *[record.get("layer") or "–"] * by_layer,
             _percent(record["top1"], record["top1_interval"]),
             _percent(record["top5"], record["top5_interval"]),
             *(f"{record[key]:,}" for key in ("train_samples", "test_samples", "classes")),

@@ -1,0 +1,112 @@
+"""Classification of cached features by a small network: what a linear classifier cannot reach may still be there."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from manyview import counter
+from manyview.data.source import track
+from manyview.errors import UserError
+from manyview.evaluate.features import Features
+from manyview.evaluate.linear import column_statistics
+from manyview.evaluate.schedule import Steps, adam
+from manyview.evaluate.score import Score, accuracy, class_count
+
+__all__ = ["Mlp", "mlp"]
+
+ORDER_TAG = 0x313F
+CHUNK = 4096
+
+
+@dataclass(frozen=True)
+class Mlp(Steps):
+    """One hidden layer, trained with Adam, β = (0.5, 0.999), on cached features, as CMC probes STL-10 (D.1, E.1); the
+    last epoch counts, never the best."""
+
+    hidden: int = 200
+    """Units of the hidden layer."""
+    dropout: float = 0.1
+    """Share of them that is left out in each step. CMC follows DIM, whose hidden layer has this and batch norm."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.hidden < 1:
+            raise UserError(f"hidden {self.hidden} leaves no unit: use --hidden 200")
+        if not 0 <= self.dropout < 1:
+            raise UserError(f"dropout {self.dropout} is not at least 0 and below 1: use --dropout 0.1")
+
+
+def mlp(
+    train: Features, test: Features, protocol: Mlp, *, batch_size: int = 64, seed: int = 0, progress: bool = False
+) -> Score:
+    """Accuracy on `test` of a network trained on `train` alone, in steps of `batch_size` samples."""
+    if min(batch_size, len(train)) < 2:
+        raise UserError("a step of one sample cannot be normalised: use --batch-size 64 and more samples")
+    classes = class_count(train.labels, test.labels)
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        torch.manual_seed(seed)
+        network = _network(train.embeddings, classes, protocol)
+        _train(network, train, protocol, batch_size=batch_size, seed=seed, progress=progress)
+    network.eval()
+    with torch.no_grad():
+        scores = torch.cat([network(part) for part in test.embeddings.split(CHUNK)])
+    if not scores.isfinite().all():
+        raise UserError(f"lr {protocol.lr} made the classifier diverge: use a smaller --lr")
+    return accuracy(
+        scores,
+        test.labels,
+        train_samples=len(train),
+        unreadable=len(train.unreadable) + len(test.unreadable),
+        preprocess=test.preprocess,
+        settings={
+            "hidden": protocol.hidden,
+            "dropout": protocol.dropout,
+            "epochs": protocol.epochs,
+            "lr": protocol.lr,
+            "decay": protocol.decay,
+            "batch_size": batch_size,
+        },
+    )
+
+
+def _network(embeddings: Tensor, classes: int, protocol: Mlp) -> nn.Sequential:
+    """Fresh, for features such as `embeddings` (n, F), which it standardises first: layers differ in their scales."""
+    hidden = protocol.hidden
+    network = nn.Sequential(
+        _Standardise(*column_statistics(embeddings)),
+        nn.Linear(embeddings.shape[1], hidden),
+        nn.BatchNorm1d(hidden),
+        nn.ReLU(inplace=True),
+        nn.Dropout(protocol.dropout),
+        nn.Linear(hidden, classes),
+    )
+    return network.to(embeddings.device)
+
+
+class _Standardise(nn.Module):
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, mean: Tensor, scale: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("mean", mean)
+        self.register_buffer("scale", scale)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x - self.mean) / self.scale
+
+
+def _train(network: nn.Module, train: Features, protocol: Mlp, *, batch_size: int, seed: int, progress: bool) -> None:
+    """Every epoch in an order of its own, without the samples that do not fill a step."""
+    optimizer = adam(network.parameters(), protocol.lr)
+    whole = max(len(train) // batch_size * batch_size, min(batch_size, len(train)))
+    for epoch in track(range(protocol.epochs), "classifier", show=progress):
+        optimizer.param_groups[0]["lr"] = protocol.lr_at(epoch)
+        order = counter.permutation(len(train), seed, ORDER_TAG, epoch)[:whole]
+        for index in order.to(train.embeddings.device).split(batch_size):
+            loss = F.cross_entropy(network(train.embeddings[index]), train.labels[index])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
