@@ -41,7 +41,7 @@ def test_the_overview_names_every_command(capsys: pytest.CaptureFixture[str]) ->
     "words",
     [
         ["pretrain", "jcl"],
-        *(["evaluate", protocol] for protocol in ("knn", "linear", "linear-sgd", "linear-adam")),
+        *(["evaluate", protocol] for protocol in ("knn", "linear", "mlp", "linear-sgd", "linear-adam")),
         ["resume"],
         ["embed"],
     ],
@@ -137,6 +137,23 @@ def test_evaluations_are_printed_and_kept_beside_the_random_encoder(
     assert {(r["protocol"], r["encoder"]) for r in records} == {
         (protocol, encoder) for protocol in ("knn", "linear") for encoder in ("random", "trained")
     }
+
+
+def test_layers_are_probed_printed_and_drawn(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [str(run), "--data", "scenes:64", "--layer"]
+    assert main(["evaluate", "linear", *words, "layer1, layer4,layer1", "--regularisation", "0.01"]) == 0
+    assert main(["evaluate", "mlp", *words, "layer4", "--epochs", "2", "--no-random"]) == 0
+    text = capsys.readouterr().out
+    assert "layer1" in text
+    found = [(r["protocol"], r["encoder"], r["layer"]) for r in json.loads((run / "evaluations.json").read_text())]
+    layers = [("linear", encoder, layer) for encoder in ("random", "trained") for layer in ("layer1", "layer4")]
+    assert [each for each in found if each[2]] == [*layers, ("mlp", "trained", "layer4")]
+    message = error(capsys, "evaluate", "mlp", *words, "conv5")
+    assert "--layer conv5 is no layer of this backbone: take some of conv1, bn1" in message
+    assert main(["report", str(run)]) == 0
+    page = (run / "report.html").read_text()
+    assert "Linear probe on cached features · scenes · by layer" in page
+    assert "Top-1 by layer. trained encoder: layer1 " in page
 
 
 def test_the_probe_with_adam_takes_the_papers_settings(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from manyview.diagnose import line_plot, similarity_plot
+from manyview.diagnose import layer_plot, line_plot, similarity_plot
 from manyview.diagnose.plots import smooth
 
 STEPS = list(range(50))
@@ -92,3 +92,25 @@ def test_smoothing_is_a_mean_over_what_is_there() -> None:
     assert smooth(values, 1).tolist() == values.tolist()
     assert smooth(values, 3).tolist() == pytest.approx([1.5, 3.0, 11 / 3, 4.5])
     assert smooth(np.ones(9), 4).tolist() == pytest.approx([1.0] * 9)
+
+
+def test_layers_are_described_encoder_by_encoder() -> None:
+    accuracies: dict[str, list[float | None]] = {"trained": [0.2, None, 0.456], "random": [0.1, 0.12, 0.09]}
+    svg = layer_plot("layers", ["conv1", "$x_1$", "fc7"], accuracies, title="Top-1 by layer")
+    assert description(svg) == (
+        "Top-1 by layer. trained encoder: conv1 20.0%, fc7 45.6%; random encoder: conv1 10.0%, $x_1$ 12.0%, fc7 9.0%."
+    )
+    assert svg == layer_plot("layers", ["conv1", "$x_1$", "fc7"], accuracies, title="Top-1 by layer")
+
+
+def test_many_long_names_of_layers_are_turned() -> None:
+    short, long = (
+        layer_plot("layers", [f"{name}{n}" for n in range(5)], {"trained": [0.5] * 5}, title="Top-1")
+        for name in ("conv", "features.blocks.")
+    )
+    assert "rotate(-30" in long
+    assert "rotate(-30" not in short
+
+
+def test_a_single_layer_is_drawn() -> None:
+    assert "conv1 50.0%" in description(layer_plot("layers", ["conv1"], {"trained": [0.5]}, title="Top-1"))

@@ -109,6 +109,17 @@ def fake_evaluation(protocol: str, encoder: str, top1: float) -> dict[str, Any]:
     }
 
 
+def probe_layers(run: Path, *, keep: bool) -> None:
+    """Adds the evaluations of three layers, the last without its random counterpart; `keep` leaves the others."""
+    file = run / "evaluations.json"
+    records = json.loads(file.read_text()) if keep else []
+    for layer, trained, random in (("conv1", 0.3, 0.2), ("conv5", 0.6, 0.1), ("<fc7>", 0.5, None)):
+        records.append({**fake_evaluation("linear", "trained", trained), "layer": layer})
+        if random is not None:
+            records.append({**fake_evaluation("linear", "random", random), "layer": layer})
+    file.write_text(json.dumps(records))
+
+
 def fake_pictures(label: str | None = "box", name: str = "a.jpg") -> Pictures:
     image = torch.arange(3 * 8 * 8).view(3, 8, 8).byte()
     sample, other = Sample(name, image, label), Sample("b.jpg", image, None if label is None else "cone")
@@ -420,3 +431,27 @@ def test_what_is_no_run_directory_is_refused(tmp_path: Path, content: str | None
 def test_a_long_run_does_not_make_a_heavy_page(tmp_path: Path) -> None:
     run = fake_run(tmp_path, steps=20_000)
     assert write_report(run).stat().st_size < 500_000
+
+
+def test_layers_have_a_plot_and_a_table_beside_the_figures_of_the_features(tmp_path: Path) -> None:
+    run = fake_run(tmp_path)
+    probe_layers(run, keep=True)
+    page = page_of(run)
+    assert "Linear top-1 78.3 % random encoder 40.5 %" in page.text  # the features', not a layer's
+    assert page.text.count("Linear probe on cached features · scenes") == 2
+    assert "Linear probe on cached features · scenes · by layer" in page.text
+    assert "Layer Trained Random conv1 30.0 % (28.1 % – 31.8 %) 20.0 %" in page.text
+    assert "<fc7> 50.0 % (48.1 % – 51.8 %) –" in page.text
+    labels = [attributes.get("aria-label") or "" for attributes in page.all("svg")]
+    words = "Top-1 by layer. trained encoder: conv1 30.0%, conv5 60.0%, <fc7> 50.0%; random encoder: conv1 20.0%, "
+    assert any(label.startswith(words) for label in labels)
+
+
+def test_a_run_of_which_only_layers_were_evaluated_says_which(tmp_path: Path) -> None:
+    run = fake_run(tmp_path)
+    probe_layers(run, keep=False)
+    text = page_of(run).text
+    assert (
+        "Linear probe on cached features top-1 on scenes at <fc7>: 50.0 %. The random encoder was not measured" in text
+    )
+    assert "Not evaluated yet" not in text

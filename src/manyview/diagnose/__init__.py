@@ -11,7 +11,7 @@ from manyview.diagnose.embeddings import (
     uniformity,
 )
 from manyview.diagnose.mine import estimate_mutual_information
-from manyview.diagnose.plots import line_plot, similarity_plot
+from manyview.diagnose.plots import layer_plot, line_plot, similarity_plot
 from manyview.diagnose.watch import Watch
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "different_similarity",
     "effective_rank",
     "estimate_mutual_information",
+    "layer_plot",
     "line_plot",
     "nearest",
     "positive_similarity",

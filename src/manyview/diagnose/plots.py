@@ -19,7 +19,7 @@ from torch import Tensor
 
 from manyview.diagnose.embeddings import separation
 
-__all__ = ["DIFFERENT", "RANDOM", "TRAINED", "line_plot", "similarity_plot", "smooth"]
+__all__ = ["DIFFERENT", "RANDOM", "TRAINED", "layer_plot", "line_plot", "similarity_plot", "smooth"]
 
 # One colour for one meaning, in every plot and in the page; all of them legible on white and on near-black.
 TRAINED, RANDOM, DIFFERENT = "#3b7ddd", "#8b93a1", "#e0862f"
@@ -92,6 +92,30 @@ def similarity_plot(name: str, similarities: Mapping[str, tuple[Tensor, Tensor]]
     figure.legend(*handles, loc="outside upper left", ncols=2, frameon=False, fontsize=9, labelcolor=_INK)
     panels[-1].set_xlabel("mean cosine similarity", fontsize=9, color=_INK)
     return _svg(figure, name, f"Histograms of similarities. {'; '.join(words)}.")
+
+
+def layer_plot(
+    name: str, layers: Sequence[str], accuracies: Mapping[str, Sequence[float | None]], *, title: str
+) -> str:
+    """Accuracy over the layers, one line for each encoder ("trained", "random"); None where it was not measured."""
+    figure = _figure(4.8, 2.7)
+    axes = figure.subplots()
+    _style(axes, title)
+    words = []
+    for encoder, shares in accuracies.items():
+        values = np.array([math.nan if share is None else share for share in shares])
+        colour = TRAINED if encoder == "trained" else RANDOM
+        axes.plot(np.arange(len(layers)), values, color=colour, linewidth=1.9, marker="o", markersize=4, label=encoder)
+        measured = [f"{layer} {share:.1%}" for layer, share in zip(layers, shares, strict=True) if share is not None]
+        words.append(f"{encoder} encoder: {', '.join(measured)}")
+    turned = max(map(len, layers)) * len(layers) > 48  # more letters than fit side by side
+    axes.set_xticks(np.arange(len(layers)), layers, rotation=30 if turned else 0, ha="right" if turned else "center")
+    for label in axes.get_xticklabels():
+        label.set_parse_math(False)
+    axes.yaxis.set_major_locator(MaxNLocator(5, steps=_ROUND))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:.4g} %"))
+    figure.legend(loc="outside upper right", ncols=2, frameon=False, fontsize=9, labelcolor=_INK)
+    return _svg(figure, name, f"{title}. {'; '.join(words)}.")
 
 
 def smooth(values: NDArray[np.float64], window: int) -> NDArray[np.float64]:

@@ -23,6 +23,7 @@ class Comparison:
     protocol: str
     data: str
     test_data: str
+    layer: str | None  # of the backbone; None: its features
     results: Mapping[str, Mapping[str, Any]]
 
     def top1(self, encoder: str) -> float | None:
@@ -122,11 +123,13 @@ def _metrics(path: Path) -> tuple[dict[str, Any], ...]:
 
 def _comparisons(path: Path) -> tuple[Comparison, ...]:
     entries = _json(path) if path.is_file() else []
-    groups: dict[tuple[str, str, str], dict[str, dict[str, Any]]] = {}
+    groups: dict[tuple[str, str, str, str | None], dict[str, dict[str, Any]]] = {}
     for entry in entries if isinstance(entries, list) else []:
         if isinstance(entry, dict) and number(entry.get("top1")) is not None:
-            key = (str(entry.get("protocol", "?")), str(entry.get("data", "?")), str(entry.get("test_data", "?")))
-            groups.setdefault(key, {})[str(entry.get("encoder", "?"))] = entry  # the newest is last
+            protocol, data, test_data = (str(entry.get(name, "?")) for name in ("protocol", "data", "test_data"))
+            layer = None if entry.get("layer") is None else str(entry["layer"])
+            results = groups.setdefault((protocol, data, test_data, layer), {})
+            results[str(entry.get("encoder", "?"))] = entry  # the newest is last
     return tuple(Comparison(*key, results) for key, results in groups.items())
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from manyview.data.imbalance import counts_in_words
-from manyview.diagnose.plots import RANDOM, line_plot, similarity_plot
+from manyview.diagnose.plots import RANDOM, layer_plot, line_plot, similarity_plot
 from manyview.encoders.backbones import OWN
 from manyview.report.facts import Comparison, Facts, number
 from manyview.report.markup import Markup, join, picture, table, tag
@@ -38,6 +38,7 @@ _METHODS = {
 _PROTOCOLS = {
     "knn": "k nearest neighbours",
     "linear": "Linear probe on cached features",
+    "mlp": "Probe with one hidden layer",
     "linear-sgd": "Linear probe, SGD with augmentation",
     "linear-adam": "Linear probe, Adam with augmentation",
 }
@@ -129,19 +130,22 @@ def _header(facts: Facts, links: Markup) -> Markup:
 
 
 def _verdict(facts: Facts) -> list[str]:
-    comparison = _first(facts, "knn") or (facts.comparisons[0] if facts.comparisons else None)
+    whole = [comparison for comparison in facts.comparisons if comparison.layer is None]
+    comparison = _first(facts, "knn") or next(iter(whole or reversed(facts.comparisons)), None)
     trained, random = (comparison.top1(name) if comparison else None for name in ("trained", "random"))
     if comparison is None or trained is None:
         return _not_evaluated(facts)
     protocol = "kNN" if comparison.protocol == "knn" else _PROTOCOLS.get(comparison.protocol, comparison.protocol)
-    text = f"{protocol} top-1 on {comparison.data}: {_percent(trained)}"
+    place = "" if comparison.layer is None else f" at {comparison.layer}"
+    text = f"{protocol} top-1 on {comparison.data}{place}: {_percent(trained)}"
     if random is None:
         return [f"{text}. The random encoder was not measured."]
     return [f"{text} against {_percent(random)} of the random encoder, ", tag("strong", _points(trained - random)), "."]
 
 
 def _first(facts: Facts, protocol: str) -> Comparison | None:
-    return next((c for c in facts.comparisons if c.protocol == protocol and c.top1("trained") is not None), None)
+    found = (c for c in facts.comparisons if (c.protocol, c.layer) == (protocol, None))
+    return next((c for c in found if c.top1("trained") is not None), None)
 
 
 def _figures(facts: Facts) -> list[Markup]:
@@ -271,7 +275,14 @@ def _chance(facts: Facts) -> tuple[str, float] | None:
 def _evaluation(facts: Facts) -> Markup:
     if not facts.comparisons:
         return tag("p", *_not_evaluated(facts), class_="soft")
-    return join(*(_comparison(comparison) for comparison in facts.comparisons))
+    by_layer: dict[tuple[str, str, str], list[Comparison]] = {}
+    for each in facts.comparisons:
+        if each.layer is not None:
+            by_layer.setdefault((each.protocol, each.data, each.test_data), []).append(each)
+    return join(
+        *(_comparison(each) for each in facts.comparisons if each.layer is None),
+        *(_layers(f"layers-{place}", layers) for place, layers in enumerate(by_layer.values())),
+    )
 
 
 def _comparison(comparison: Comparison) -> Markup:
@@ -283,8 +294,34 @@ def _comparison(comparison: Comparison) -> Markup:
     protocol = _PROTOCOLS.get(comparison.protocol, comparison.protocol)
     caption = "Accuracy on test images, with 95\u202f% bootstrap interval"
     head = tag("h3", f"{protocol} · {comparison.data}")
+    settings = _settings(comparison, order)
     return join(
-        head, table(caption, ["Encoder", "Top-1", "Top-5"], rows, class_="results"), _conditions(comparison, order)
+        head,
+        table(caption, ["Encoder", "Top-1", "Top-5"], rows, class_="results"),
+        _conditions(comparison, order, f"Settings: {settings}." if settings else ""),
+    )
+
+
+def _layers(name: str, comparisons: list[Comparison]) -> Markup:
+    """One protocol on the layers of the backbone, in the order in which they were evaluated."""
+    first = comparisons[0]
+    encoders = sorted({each for c in comparisons for each in c.results}, key=lambda each: (each != "trained", each))
+    rows = [
+        [c.layer or "", *(_accuracy(c.results.get(encoder, {}), "top1", encoder) for encoder in encoders)]
+        for c in comparisons
+    ]
+    plot = layer_plot(
+        name,
+        [c.layer or "" for c in comparisons],
+        {encoder: [c.top1(encoder) for c in comparisons] for encoder in encoders},
+        title="Top-1 by layer",
+    )
+    caption = "Top-1 accuracy on test images, with 95\u202f% bootstrap interval"
+    return join(
+        tag("h3", f"{_PROTOCOLS.get(first.protocol, first.protocol)} · {first.data} · by layer"),
+        tag("figure", Markup(plot), class_="wide"),
+        table(caption, ["Layer", *(encoder.capitalize() for encoder in encoders)], rows, class_="results"),
+        _conditions(first, [encoder for encoder in encoders if encoder in first.results]),
     )
 
 
@@ -300,7 +337,7 @@ def _accuracy(result: Mapping[str, Any], key: str, encoder: str) -> Markup:
     return join(tag("strong", _percent(value)), tag("span", spread, class_="soft interval"), bar)
 
 
-def _conditions(comparison: Comparison, order: list[str]) -> Markup:
+def _conditions(comparison: Comparison, order: list[str], settings: str = "") -> Markup:
     """Under which conditions the figures were obtained."""
     result = comparison.results[order[0]]
     counts = [
@@ -317,7 +354,7 @@ def _conditions(comparison: Comparison, order: list[str]) -> Markup:
         f"Tested on {comparison.test_data}.",
         f"{', '.join(counts)}." if counts else "",
         f"Images: {result['preprocess']}." if result.get("preprocess") else "",
-        f"Settings: {settings}." if (settings := _settings(comparison, order)) else "",
+        settings,
     ]
     return tag("p", " ".join(sentence for sentence in sentences if sentence), class_="note")
 
