@@ -51,6 +51,14 @@ def test_a_resnet_has_its_stages_and_what_is_within_them() -> None:
     assert [tuple(found[name].shape[1:]) for name in found] == [(64, 16, 16), (128, 8, 8), (512, 2, 2), (512,)]
 
 
+def test_maps_with_their_channels_last_come_with_them_first() -> None:
+    network = build_backbone("swin_tiny_patch4_window7_224", image_size=64).eval()
+    with torch.no_grad():
+        found = layer_features(network, torch.rand(1, 3, 64, 64), ["layers_0", "layers_3"])
+    assert found["layers_0"].shape == (1, 96, 16, 16)
+    assert found["layers_3"].shape == (1, 768, 2, 2)
+
+
 def test_gradients_pass() -> None:
     network = alexnet()
     layer_features(network, torch.rand(2, 2, 16, 16), ["conv2"])["conv2"].sum().backward()

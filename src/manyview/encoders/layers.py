@@ -21,10 +21,11 @@ def layer_features(
     behind it may overwrite.
     """
     layers = find_layers(backbone, names)
+    channels_last = getattr(backbone, "output_fmt", None) == "NHWC"  # so timm marks Swin and its like
     found: dict[str, Tensor] = {}
     with ExitStack() as hooks:  # gone whatever happens: a hook left behind would keep every later output alive
         for name, layer in layers.items():
-            hooks.enter_context(layer.register_forward_hook(partial(_note, found, name, keep)))
+            hooks.enter_context(layer.register_forward_hook(partial(_note, found, name, keep, channels_last)))
         backbone(images)
     missed = [name for name in layers if name not in found]
     if missed:
@@ -50,9 +51,10 @@ def _note(
     found: dict[str, Tensor],
     name: str,
     keep: Callable[[Tensor], Tensor],
+    channels_last: bool,
     layer: nn.Module,
     inputs: tuple[object, ...],
     output: object,
 ) -> None:
     if isinstance(output, Tensor):
-        found[name] = keep(output)
+        found[name] = keep(output.movedim(-1, 1) if channels_last and output.ndim == 4 else output)
