@@ -20,6 +20,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import torch
@@ -125,12 +126,10 @@ def append(path: Path, row: dict[str, str]) -> None:
         writer.writerow(row)
 
 
-def best_rate(method: str) -> float:
+def best_rate(method: str) -> float | None:
     """The learning rate of the best linear accuracy on held-out images, once all have been tried."""
     scores = {float(row["lr"]): float(row["linear"]) for row in read(TRIALS) if row["method"] == method}
-    if scores.keys() != set(RATES):
-        raise SystemExit(f"{method} has not had all its trials yet: run `trials` first")
-    return max(scores, key=lambda rate: scores[rate])
+    return max(RATES, key=lambda rate: scores[rate]) if scores.keys() >= set(RATES) else None
 
 
 def table() -> None:
@@ -175,12 +174,12 @@ def main() -> None:
             for method in METHODS:
                 run(Job(method, "none", TRIAL_SEED, rate, TRIAL_STEPS), args.data, TRIALS, None)
         return
-    rates = {method: best_rate(method) for method in METHODS}
-    for seed in args.seeds:
-        for imbalance in IMBALANCES:
-            for method, rate in rates.items():
-                job = Job(method, imbalance, seed, rate, FINAL_STEPS)
-                run(job, args.data, FINAL, str(args.data / "test.tar"))
+    for seed, imbalance, method in product(args.seeds, IMBALANCES, METHODS):
+        rate = best_rate(method)
+        if rate is None:
+            print(f"{method} has not had all its trials yet: run `trials`, and then this again")
+        else:
+            run(Job(method, imbalance, seed, rate, FINAL_STEPS), args.data, FINAL, str(args.data / "test.tar"))
 
 
 if __name__ == "__main__":
