@@ -175,11 +175,11 @@ def main() -> None:
                 run(Job(method, "none", TRIAL_SEED, rate, TRIAL_STEPS), args.data, TRIALS, None)
         return
     for seed, imbalance, method in product(args.seeds, IMBALANCES, METHODS):
-        rate = best_rate(method)
-        if rate is None:
+        best = best_rate(method)
+        if best is None:
             print(f"{method} has not had all its trials yet: run `trials`, and then this again")
         else:
-            run(Job(method, imbalance, seed, rate, FINAL_STEPS), args.data, FINAL, str(args.data / "test.tar"))
+            run(Job(method, imbalance, seed, best, FINAL_STEPS), args.data, FINAL, str(args.data / "test.tar"))
 
 
 if __name__ == "__main__":
