@@ -54,9 +54,9 @@ def test_a_resnet_has_its_stages_and_what_is_within_them() -> None:
 def test_maps_with_their_channels_last_come_with_them_first() -> None:
     network = build_backbone("swin_tiny_patch4_window7_224", image_size=64).eval()
     with torch.no_grad():
-        found = layer_features(network, torch.rand(1, 3, 64, 64), ["layers_0", "layers_3"])
-    assert found["layers_0"].shape == (1, 96, 16, 16)
-    assert found["layers_3"].shape == (1, 768, 2, 2)
+        found = layer_features(network, torch.rand(1, 3, 64, 64), ["layers.0", "layers.3"])
+    assert found["layers.0"].shape == (1, 96, 16, 16)
+    assert found["layers.3"].shape == (1, 768, 2, 2)
 
 
 def test_gradients_pass() -> None:
