@@ -14,7 +14,7 @@ N, QUEUE = 4, 16
 def make(kind: type[Method], config: Any) -> Any:
     torch.manual_seed(0)
     # Group norm: a sample's embedding must not depend on who else is in a pass, so that loops can be compared.
-    encoder = build_encoder(EncoderConfig(backbone="tiny", norm="group", dim=8))
+    encoder = build_encoder(kind.encoder_config(config, EncoderConfig(backbone="tiny", norm="group", dim=8)))
     return kind(config, encoder, samples=100, seed=0).double()
 
 

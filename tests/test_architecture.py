@@ -15,7 +15,7 @@ FOUNDATION = {"objectives", "views", "encoders", "data", "distributed", "checkpo
 # What each room may import besides itself and the leaves; rooms not named may import anything but cli.
 ALLOWED: dict[str, set[str]] = {
     **{room: set() for room in LEAVES | FOUNDATION},
-    "encoders": {"distributed"},  # keys are shuffled, and batches normalised, across ranks
+    "encoders": {"distributed", "views"},  # keys are shuffled across ranks; some encoders see colours apart
     "negatives": {"distributed", "objectives"},
     "config": {"encoders"},
     "methods": FOUNDATION | {"negatives", "config"},

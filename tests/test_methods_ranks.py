@@ -23,13 +23,16 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "cacr-moco without the batch": {"with_intra_batch": False},
     "cacr-moco masked": {"mask_own": True},
     "vanilla, all branches": {"all_branches": True},
+    "cmc by nce": {"contrast": "nce"},
 }
 
 
 def method_of(variant: str) -> Method:
     kind = METHODS[variant.split(",")[0].split()[0]]
     known = {field.name for field in fields(kind.Config)}
-    few = {"views": 3, "keys": 2, "queue_size": 10, "momentum": 0.9}
+    few = {"views": 3, "keys": 2, "queue_size": 10, "momentum": 0.9, "draw": 7}
+    if kind.name == "cmc":
+        known.remove("views")  # a colour space
     config = replace(kind.Config(), **{name: few[name] for name in few if name in known}, **VARIANTS[variant])
     method: Method = make(kind, config)
     return method
@@ -45,7 +48,7 @@ def learn(variant: str) -> dict[str, Tensor]:
     losses = []
     for step in range(STEPS):
         generator = torch.Generator().manual_seed(step)
-        views = torch.randn(method.view_count(method.config), SAMPLES, 3, 16, 16, generator=generator).double()
+        views = torch.rand(method.view_count(method.config), SAMPLES, 3, 16, 16, generator=generator).double()
         index = torch.arange(SAMPLES)  # the same samples each time, so that masking their own keys matters
         loss = method.step(ViewBatch(views[:, mine], index[mine], step, STEPS))["loss"]
         optimizer.zero_grad()

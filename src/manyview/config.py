@@ -72,7 +72,7 @@ class ViewConfig:
     """How a sample becomes views."""
 
     augment: str = "moco-v2"
-    """Recipe of the views: moco-v1, moco-v2, simclr, cifar, cifar100 or stl10."""
+    """Recipe of the views: moco-v1, moco-v2, simclr, cmc (crops and flips), cifar, cifar100 or stl10."""
     image_size: int = 224
     """Side of the views in pixels."""
     min_crop: float | None = None

@@ -65,8 +65,10 @@ def small(method: type[Method], run: RunConfig, data: DataConfig, source: Source
     """
     base = paper(method, run, data)
     queued = "queue_size" in {field.name for field in fields(base.method)}
-    batch = min(64 if queued else 512 // views, len(source))
+    banked = "draw" in {field.name for field in fields(base.method)}
+    batch = min(64 if queued else 256 if banked else 512 // views, len(source))
     own = {"momentum": 0.99, "queue_size": max(1, min(4096, len(source) // 8))} if queued else {}
+    own |= {"draw": max(1, min(4096, len(source) // 2))} if banked else {}
     splits = 2 if queued and batch % 2 == 0 else 1
     return replace(
         base,

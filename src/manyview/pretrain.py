@@ -6,7 +6,7 @@ import math
 import platform
 import signal
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 from timm.scheduler.scheduler import Scheduler
+from torch import Tensor
 
 import manyview
 from manyview import checkpoint, distributed
@@ -23,8 +24,9 @@ from manyview.atomic import replacing
 from manyview.config import AnyConfig
 from manyview.data import Batch, Loader, Source, check_unreadable, open_source
 from manyview.data.imbalance import counts_in_words
+from manyview.data.source import Unreadable, track
 from manyview.diagnose import Watch
-from manyview.encoders import Encoder, build_encoder, load, random_like, save_backbone
+from manyview.encoders import Encoder, SplitBackbone, build_encoder, load, random_like, save_backbone
 from manyview.errors import UserError
 from manyview.evaluate import knn_accuracy, open_test, splits
 from manyview.loggers import Log
@@ -32,11 +34,15 @@ from manyview.methods import Method
 from manyview.report import collect, write_report
 from manyview.train import NotFinite, build_optimizer, build_schedule, train
 from manyview.views import Augment, recipe
+from manyview.views.statistics import measure_split, sampled
 
 __all__ = ["Stopped", "build_augment", "pick_device", "pretrain", "read_facts", "report", "resume"]
 
 # A resumed run may differ in these: they decide where and how fast it runs, not what it computes.
 FREE = {"out", "config", "preset", "device", "compile", "checkpoint_every", "keep", "log_every", "data", "workers"}
+
+
+MEASURED = 500  # images whose colours are measured
 
 
 class Stopped(Exception):
@@ -130,7 +136,8 @@ def build(kind: type[Method], config: AnyConfig, source: Source) -> Parts:
     check_division(config)
     device = pick_device(config.run.device)
     torch.manual_seed(config.run.seed)
-    encoder = build_encoder(config.encoder, image_size=config.views.image_size)
+    encoder = build_encoder(kind.encoder_config(config.method, config.encoder), image_size=config.views.image_size)
+    measure_colours(encoder, source, config.run.seed)
     method = kind(config.method, encoder, samples=len(source), seed=config.run.seed).to(device)
     if config.optim.precision == "float64":
         method.double()
@@ -153,12 +160,38 @@ def build(kind: type[Method], config: AnyConfig, source: Source) -> Parts:
 
 def build_augment(kind: type[Method], config: AnyConfig) -> Augment:
     return Augment(
-        recipe(config.views.augment, min_crop=config.views.min_crop),
+        recipe(
+            config.views.augment,
+            min_crop=config.views.min_crop,
+            normalise=kind.encoder_config(config.method, config.encoder).split is None,  # else the encoder does it
+        ),
         views=kind.view_count(config.method),
         size=config.views.image_size,
         seed=config.run.seed,
         compile=config.run.compile,
     )
+
+
+def measure_colours(encoder: Encoder, source: Source, seed: int) -> None:
+    """Where the encoder sees the channels of a colour space apart: by what they are normalised, from some images."""
+    backbone = encoder.backbone
+    if not isinstance(backbone, SplitBackbone):
+        return
+    statistics = measure_split(some_images(source, seed), backbone.split)
+    for view, numbers in backbone.channels.items():
+        for number, mean, std in zip(numbers, statistics.mean[view], statistics.std[view], strict=True):
+            backbone.mean[number], backbone.std[number] = mean, std
+
+
+def some_images(source: Source, seed: int) -> Iterator[Tensor]:
+    """Images (n, 3, H, W) for statistics, the same ones whoever asks."""
+    chosen = sampled(len(source), MEASURED, seed)
+    if source.size is not None:
+        yield from (source.batch(some) for some in chosen.split(100))
+        return
+    for number in track(chosen.tolist(), f"colours of {source.name}"):
+        with suppress(Unreadable):
+            yield source.read(number).unsqueeze(0)
 
 
 def check_division(config: AnyConfig) -> None:
@@ -179,14 +212,14 @@ def check_division(config: AnyConfig) -> None:
 
 # The fields that make no sense at zero or below, or below one, those that are shares, and those that need company.
 POSITIVE = {"batch_size", "epochs", "max_steps", "lr", "image_size", "checkpoint_every", "keep", "log_every"} | {
-    "temperature", "queue_size", "keys", "key_passes", "accumulate", "encoded_views", "t", "rbf_t",
+    "temperature", "queue_size", "keys", "key_passes", "accumulate", "encoded_views", "t", "rbf_t", "draw",
     "watch_t_neg",
 }  # fmt: skip
 NOT_NEGATIVE = {"lam", "weight_decay", "warmup_epochs", "knn_every", "watch_every", "workers"} | {
     "beta", "t_pos", "t_neg", "align_weight", "uniform_weight", "contrastive_weight",
 }  # fmt: skip
 AT_LEAST_ONE = {"imbalance_ratio"}
-SHARES = {"momentum", "sgd_momentum"}
+SHARES = {"momentum", "sgd_momentum", "bank_momentum"}
 SEVERAL = {"views"}
 
 LR_RULES = {"none": "", "linear": " per 256 samples", "sqrt": " by the root of the batch over 256"}
@@ -204,7 +237,7 @@ def check_values(config: AnyConfig) -> None:
                 raise UserError(f"{flag} must be at least 1")
             if name in SHARES and not 0 <= value <= 1:
                 raise UserError(f"{flag} must lie between 0 and 1")
-            if name in SEVERAL and not value >= 2:
+            if name in SEVERAL and isinstance(value, int) and not value >= 2:
                 raise UserError(f"{flag} leaves a query without a positive: use 2 or more")
 
 

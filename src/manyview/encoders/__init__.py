@@ -6,6 +6,7 @@ from manyview.encoders.files import Card, Format, FrozenEncoder, export, load, r
 from manyview.encoders.layers import find_layers, layer_features
 from manyview.encoders.momentum import Momentum
 from manyview.encoders.norms import SplitBatchNorm
+from manyview.encoders.split import SplitBackbone
 from manyview.encoders.towers import Towers
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "Format",
     "FrozenEncoder",
     "Momentum",
+    "SplitBackbone",
     "SplitBatchNorm",
     "Towers",
     "build_backbone",

@@ -8,7 +8,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from manyview.encoders.backbones import Norm, Stem, build_backbone, feature_width
+from manyview.encoders.split import SplitBackbone, SplitHead
 from manyview.errors import UserError
+from manyview.views.colourspaces import SPLITS
 
 __all__ = ["Encoder", "EncoderConfig", "at_least_float32", "build_encoder"]
 
@@ -32,6 +34,9 @@ class EncoderConfig:
     """From features to embeddings: one layer (MoCo v1), or two with a ReLU between them (MoCo v2, SimCLR, JCL)."""
     dim: int = 128
     """Dimension of the embeddings."""
+    split: str | None = None
+    """Colour space (lab, ydbdr, yiq, yuv, hsv, hed, rgb …) whose two views, such as L and ab, go to networks of their
+    own; `cmc` sets it by --views."""
 
 
 class Encoder(nn.Module):
@@ -42,9 +47,13 @@ class Encoder(nn.Module):
         self.config = config
         self.in_channels = in_channels  # C
         self.num_features = feature_width(backbone)  # F
-        self.dim = config.dim  # D
         self.backbone = backbone
-        self.head = _head(config.head, self.num_features, config.dim)
+        if isinstance(backbone, SplitBackbone):
+            self.head: nn.Module = SplitHead(backbone.widths, lambda width: _head(config.head, width, config.dim))
+            self.dim = config.dim * len(backbone.widths)
+        else:
+            self.head = _head(config.head, self.num_features, config.dim)
+            self.dim = config.dim  # D
 
     def features(self, x: Tensor) -> Tensor:
         """Normalised images (N, C, H, W) to features (N, F), in at least float32."""
@@ -60,6 +69,8 @@ def build_encoder(config: EncoderConfig, *, image_size: int | None = None, in_ch
     for flag, value in (("--bn-splits", config.bn_splits), ("--dim", config.dim)):
         if value < 1:
             raise UserError(f"{flag} {value} must be at least 1")
+    if config.split is not None and config.split not in SPLITS:
+        raise UserError(f"--split {config.split} is no colour space: choose one of {', '.join(SPLITS)}")
     backbone = build_backbone(
         config.backbone,
         stem=config.stem,
@@ -67,6 +78,7 @@ def build_encoder(config: EncoderConfig, *, image_size: int | None = None, in_ch
         bn_splits=config.bn_splits,
         image_size=image_size,
         in_channels=in_channels,
+        split=config.split,
     )
     if image_size is not None:
         _try_size(config.backbone, backbone, image_size, in_channels)

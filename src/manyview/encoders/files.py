@@ -27,7 +27,9 @@ from manyview.encoders.backbones import (
 )
 from manyview.encoders.encoder import Encoder, at_least_float32
 from manyview.encoders.layers import layer_features
+from manyview.encoders.split import SplitBackbone
 from manyview.errors import UserError
+from manyview.views.colourspaces import SPLITS
 
 __all__ = ["Card", "Format", "FrozenEncoder", "export", "load", "random_like", "save_backbone"]
 
@@ -49,6 +51,7 @@ class Card:
     mean: tuple[float, ...]
     """One number for each input channel, as in `std`."""
     std: tuple[float, ...]
+    split: str | None = None
 
     @property
     def in_channels(self) -> int:
@@ -87,7 +90,11 @@ class FrozenEncoder(nn.Module):
         self, images: Tensor, names: Iterable[str], *, keep: Callable[[Tensor], Tensor] = torch.clone
     ) -> dict[str, Tensor]:
         """Outputs of the named layers of the backbone for such images: see `layer_features`."""
-        found = layer_features(self.backbone, self._normalised(images), names, keep=keep)
+        x, backbone = self._normalised(images), self.backbone
+        if isinstance(backbone, SplitBackbone):
+            found = backbone.layers(x, names, keep)
+        else:
+            found = layer_features(backbone, x, names, keep=keep)
         return {name: at_least_float32(output) for name, output in found.items()}
 
     def train(self, mode: bool = True) -> "FrozenEncoder":
@@ -141,6 +148,8 @@ def load(path: str | Path) -> FrozenEncoder:
 def random_like(frozen: FrozenEncoder, seed: int) -> FrozenEncoder:
     """The same encoder before any training: what an evaluation has to beat."""
     encoder = FrozenEncoder(_fresh(frozen.card, seed), frozen.card)
+    if isinstance(frozen.backbone, SplitBackbone):  # what was measured of the images is not learnt
+        encoder.backbone.load_state_dict(dict(frozen.backbone.named_buffers(recurse=False)), strict=False)
     return encoder.to(frozen.mean.device, frozen.mean.dtype)
 
 
@@ -173,7 +182,8 @@ def _card(encoder: Encoder, image_size: int, mean: Sequence[float], std: Sequenc
         raise ValueError(f"an encoder of {encoder.in_channels} channels needs as many means and deviations")
     config = encoder.config
     norm: Norm = "batch" if config.norm == "sync" else config.norm  # frozen they are the same
-    return Card(config.backbone, config.stem, norm, image_size, tuple(map(float, mean)), tuple(map(float, std)))
+    means, deviations = tuple(map(float, mean)), tuple(map(float, std))
+    return Card(config.backbone, config.stem, norm, image_size, means, deviations, config.split)
 
 
 def _fresh(card: Card, seed: int) -> nn.Module:
@@ -186,6 +196,7 @@ def _fresh(card: Card, seed: int) -> nn.Module:
             norm=card.norm,
             image_size=card.image_size,
             in_channels=card.in_channels,
+            split=card.split,
         )
 
 
@@ -203,7 +214,7 @@ def _counterpart(name: str, format: Format) -> nn.Module:
 def _formats(card: Card) -> list[Format]:
     """What the encoder can be written as: the names of its tensors and its function must be those of the format."""
     name, formats = card.backbone, list[Format](["safetensors"])
-    if card.stem != "standard" or card.norm != "batch" or card.in_channels != 3 or name in OWN:
+    if card.stem != "standard" or card.norm != "batch" or card.in_channels != 3 or card.split or name in OWN:
         return formats
     if takes_any_size(name) or card.image_size == own_size(name):
         formats.append("timm")
@@ -218,6 +229,8 @@ def _describe(card: Card) -> str:
         traits.append(f"--image-size {card.image_size}")
     if card.in_channels != 3:
         traits.append(f"input channels {card.in_channels}")
+    if card.split:
+        traits.append(f"--split {card.split}")
     return card.backbone + (f" with {' and '.join(traits)}" if traits else "")
 
 
@@ -265,7 +278,10 @@ def _parse(text: str) -> Card:
     mean, std = _channel_numbers(fields["mean"]), _channel_numbers(fields["std"])
     if len(mean) != len(std) or min(std) <= 0:
         raise ValueError(f"std {std} for {len(mean)} channels")
-    return Card(fields["backbone"], fields["stem"], fields["norm"], size, mean, std)
+    split = fields.get("split")
+    if split is not None and (split not in SPLITS or len(mean) != 3):
+        raise ValueError(f"split {split!r}")
+    return Card(fields["backbone"], fields["stem"], fields["norm"], size, mean, std, split)
 
 
 def _channel_numbers(values: Any) -> tuple[float, ...]:
@@ -291,8 +307,11 @@ def _fill(network: nn.Module, tensors: dict[str, Tensor], file: Path, name: str)
 
 
 def _write(path: Path, tensors: dict[str, Tensor], card: Card | None) -> None:
+    fields = {} if card is None else asdict(card)
+    if not fields.get("split"):
+        fields.pop("split", None)  # so that files of other encoders stay as they were
     # A single entry: safetensors orders several by chance, and equal weights must give equal bytes.
-    metadata = None if card is None else {"manyview": json.dumps({"version": VERSION, **asdict(card)}, sort_keys=True)}
+    metadata = None if card is None else {"manyview": json.dumps({"version": VERSION, **fields}, sort_keys=True)}
     plain = {
         name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()
     }

@@ -58,6 +58,11 @@ class Method(nn.Module):
         """V, the views that a step needs of each sample."""
         return 2
 
+    @classmethod
+    def encoder_config(cls, config: Any, encoder: EncoderConfig) -> EncoderConfig:
+        """The network that the method needs where the user asks for `encoder`."""
+        return encoder
+
     def parallelise(self) -> None:
         """From now on the gradients of the encoder, and of nothing else, are averaged over the ranks."""
         self._through = (distributed.parallel(self.encoder),)

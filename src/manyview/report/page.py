@@ -23,6 +23,7 @@ _METHODS = {
     "cacr": "CACR",
     "cacr-moco": "CACR (MoCo)",
     "cl": "CL",
+    "cmc": "CMC",
     "cmc-aug": "CMC of augmented views",
     "hn-cl": "HN-CL",
     "hn-cl-moco": "HN-CL (MoCo)",
@@ -46,6 +47,7 @@ _DIAGNOSTICS = {
     "positive": "Cosine similarity of positives",
     "spread": "Spread of the positive similarities",
     "lam": "λ, weight of the covariance",
+    "information": "Mutual information of the views, at least (nats)",
 }
 _INFO_NCE = {"jcl", "moco-v1", "moco-v2", "vanilla"}  # whose loss has a known value before anything is learnt
 _CONTRAST = {

@@ -42,6 +42,7 @@ RECIPES: dict[str, Recipe] = {
     "moco-v1": Recipe(grey_first=True),
     "moco-v2": Recipe(jitter=0.8, hue=0.1, blur=0.5),
     "simclr": Recipe(scale=(0.08, 1.0), jitter=0.8, brightness=0.8, contrast=0.8, saturation=0.8, hue=0.2, blur=0.5),
+    "cmc": Recipe(jitter=0.0, grey=0.0),
     # The next three are Algorithm 1 of the CACR paper.
     "cifar": Recipe(size=32, mean=(0.4914, 0.4822, 0.4465), std=(0.2023, 0.1994, 0.2010)),
     "cifar100": Recipe(size=32, mean=(0.5071, 0.4867, 0.4408), std=(0.2675, 0.2565, 0.2761)),
@@ -49,11 +50,12 @@ RECIPES: dict[str, Recipe] = {
 }
 
 
-def recipe(name: str, *, min_crop: float | None = None) -> Recipe:
-    """The recipe that `--augment` names, with its smallest crops changed if asked."""
+def recipe(name: str, *, min_crop: float | None = None, normalise: bool = True) -> Recipe:
+    """The recipe that `--augment` names, with its smallest crops changed if asked; without `normalise` views stay in
+    [0, 1]."""
     if name not in RECIPES:
         raise UserError(f"--augment {name} is not known: choose one of {', '.join(RECIPES)}")
-    named = RECIPES[name]
+    named = RECIPES[name] if normalise else replace(RECIPES[name], mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
     if min_crop is None:
         return named
     if not 0 < min_crop <= named.scale[1]:

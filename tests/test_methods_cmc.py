@@ -1,0 +1,102 @@
+"""CMC's step against its equations written out, and the state that it keeps."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from stepping import make, value
+from torch import Tensor
+
+from manyview.errors import UserError
+from manyview.methods import ViewBatch
+from manyview.methods.cmc import CMC, CMCConfig
+
+N, SAMPLES = 4, 100
+SMALL = {"draw": 9, "temperature": 0.2}
+
+
+def images(step: int = 0) -> ViewBatch:
+    drawn = torch.rand(1, N, 3, 16, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(step))
+    return ViewBatch(drawn, torch.tensor([3, 50, 99, 1]) - step, step, 10)
+
+
+def scores(method: Any, b: ViewBatch) -> list[tuple[Tensor, Tensor]]:
+    """Positives (N,) and negatives (N, m) of L against the bank of ab, and the other way round, sample by sample."""
+    lightness, colours = (part * math.sqrt(2) for part in method.encoder(b.views[0]).chunk(2, 1))
+    result = []
+    for direction, (anchors, bank) in enumerate(((lightness, method.banks[1]), (colours, method.banks[0]))):
+        drawn = bank.drawn(b.index, seed=0, step=b.step, direction=direction)
+        assert not (drawn == b.index[:, None]).any()
+        positives = torch.stack([anchors[i] @ bank.entries[b.index[i]] for i in range(N)])
+        negatives = torch.stack([torch.stack([anchors[i] @ bank.entries[j] for j in drawn[i]]) for i in range(N)])
+        result.append((positives, negatives))
+    return result
+
+
+def test_a_step_is_the_two_view_loss_in_both_directions() -> None:
+    """Eq. 2-4, with m negatives of each anchor from the other view's bank."""
+    method, b = make(CMC, CMCConfig(**SMALL)), images()  # type: ignore[arg-type]
+    metrics = method.step(b)
+    expected = torch.zeros(())
+    for positives, negatives in scores(method, b):
+        logits = torch.cat([positives[:, None], negatives], 1) / 0.2
+        expected = expected + (logits.logsumexp(1) - logits[:, 0]).mean()
+    assert value(metrics["loss"]) == pytest.approx(value(expected), abs=1e-10)
+    assert value(metrics["information"]) == pytest.approx(math.log(9) - value(expected) / 2, abs=1e-10)
+    parameters = list(method.encoder.parameters())
+    for got, want in zip(*(torch.autograd.grad(loss, parameters) for loss in (metrics["loss"], expected)), strict=True):
+        assert torch.allclose(got, want, atol=1e-10)
+
+
+def test_nce_takes_its_constants_from_the_first_batch_and_keeps_them() -> None:
+    """Eq. 9-11: h = exp(s/τ)/Z₀, noise 1/n."""
+    method = make(CMC, CMCConfig(contrast="nce", **SMALL))  # type: ignore[arg-type]
+    first = images()
+    constants = []
+    expected = torch.zeros(())
+    for positives, negatives in scores(method, first):
+        z = SAMPLES * torch.cat([positives, negatives.flatten()]).div(0.2).exp().mean()
+        data, noise = positives.div(0.2).exp() / z, negatives.div(0.2).exp() / z
+        share = 9 / SAMPLES
+        terms = -torch.log(data / (data + share)) - torch.log(share / (noise + share)).sum(1)
+        expected = expected + terms.mean()
+        constants.append(z.detach())
+    assert value(method.step(first)["loss"]) == pytest.approx(value(expected), abs=1e-9)
+    assert torch.allclose(method.normalisers, torch.stack(constants))
+    method.after_step()
+    kept = method.normalisers.clone()
+    method.step(images(1))
+    assert torch.equal(method.normalisers, kept)
+    assert "normalisers" in method.state_dict()
+
+
+def test_banks_follow_after_the_step() -> None:
+    method, b = make(CMC, CMCConfig(**SMALL)), images()  # type: ignore[arg-type]
+    before = [bank.entries.clone() for bank in method.banks]
+    method.step(b)
+    assert all(torch.equal(bank.entries, old) for bank, old in zip(method.banks, before, strict=True))
+    views = [part * math.sqrt(2) for part in method.encoder(b.views[0]).chunk(2, 1)]
+    method.after_step()
+    for bank, old, view in zip(method.banks, before, views, strict=True):
+        moved = torch.nn.functional.normalize(0.5 * old[b.index] + 0.5 * view.detach(), dim=1)
+        assert torch.allclose(bank.entries[b.index], moved, atol=1e-10)
+        others = torch.ones(SAMPLES, dtype=torch.bool)
+        others[b.index] = False
+        assert torch.equal(bank.entries[others], old[others])
+
+
+def test_mistakes_are_answered() -> None:
+    with pytest.raises(
+        UserError, match="--draw 100 is not fewer than the 100 samples of --data: use --draw 99"
+    ):
+        make(CMC, CMCConfig(draw=100))
+    with pytest.raises(UserError, match="--views lob is no colour space: choose one of lab"):
+        make(CMC, CMCConfig(views="lob"))
+
+
+def test_the_papers_values() -> None:
+    config = CMCConfig()
+    assert (config.temperature, config.draw, config.bank_momentum, config.contrast) == (0.07, 16_384, 0.5, "softmax")
+    optim = CMC.paper.optim
+    assert (optim.lr, optim.epochs, optim.schedule, optim.weight_decay) == (0.03, 200, "cosine", 1e-4)
