@@ -87,9 +87,7 @@ def test_banks_follow_after_the_step() -> None:
 
 
 def test_mistakes_are_answered() -> None:
-    with pytest.raises(
-        UserError, match="--draw 100 is not fewer than the 100 samples of --data: use --draw 99"
-    ):
+    with pytest.raises(UserError, match="--draw 100 is not fewer than the 100 samples of --data: use --draw 99"):
         make(CMC, CMCConfig(draw=100))
     with pytest.raises(UserError, match="--views lob is no colour space: choose one of lab"):
         make(CMC, CMCConfig(views="lob"))

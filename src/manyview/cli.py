@@ -397,6 +397,8 @@ class ViewsArgs:
     """Another recipe than the method's."""
     image_size: int | None = None
     """Another size than the preset's."""
+    colours: str | None = None
+    """Colour space whose views are shown too, such as lab or ydbdr; for cmc its own."""
     seed: int = 0
     """Other views."""
 
@@ -418,7 +420,9 @@ def views_command(words: list[str]) -> None:
     )
     shown = counter.permutation(len(source), args.seed)[: args.samples].tolist()
     images, names = [source.read(i) for i in shown], [source.id(i) for i in shown]
-    gallery(images, build_augment(method, replace(config, views=view)), args.out, index=shown, names=names)
+    augment = build_augment(method, replace(config, views=view))
+    colours = args.colours or method.encoder_config(config.method, config.encoder).split
+    gallery(images, augment, args.out, index=shown, names=names, colours=colours)
     console.print(f"{args.out}: views of {view.image_size} px, recipe {view.augment}", soft_wrap=True)
 
 

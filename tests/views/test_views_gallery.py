@@ -59,3 +59,16 @@ def test_the_size_of_a_tile_can_be_chosen_for_a_page() -> None:
     assert small.shape[1] < large.shape[1]
     with Image.open(io.BytesIO(png(small))) as decoded:
         assert np.array_equal(np.asarray(decoded), small)
+
+
+def test_a_colour_space_is_shown_in_false_colours_beside_each_view() -> None:
+    quiet = replace(RECIPES["cmc"], scale=(1.0, 1.0), ratio=(1.0, 1.0), flip=0.0)
+    augment = Augment(quiet, views=1, size=96, seed=0)
+    pixels = picture([gradient(96, 96)], augment, colours="rgb")
+    assert pixels.shape[1] == 8 + 4 * (96 + 8)  # original, view, R, GB
+    red, green_and_blue = (pixels[28 : 28 + 96, 8 + column * 104 : 104 + column * 104] for column in (2, 3))
+    assert np.array_equal(red[..., 0], red[..., 1])
+    assert red[0, 0, 0] == 0
+    assert red[0, -1, 0] == 255
+    assert set(green_and_blue[..., 1].flatten().tolist()) == {128}
+    assert green_and_blue[0, -1].tolist() == [255, 128, 0]  # blue is constant, so at its least
