@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 import torch
-from stepping import make, value
+from stepping import QUEUE, make, moved, value
 from torch import Tensor
 
 from manyview.errors import UserError
 from manyview.methods import ViewBatch
 from manyview.methods.cmc import CMC, CMCConfig
+from manyview.methods.cmc_moco import CMCMoCo, CMCMoCoConfig
 
 N, SAMPLES = 4, 100
 SMALL = {"draw": 9, "temperature": 0.2}
@@ -86,11 +87,35 @@ def test_banks_follow_after_the_step() -> None:
         assert torch.equal(bank.entries[others], old[others])
 
 
+def test_with_a_queue_anchors_meet_the_keys_of_the_other_view() -> None:
+    method = moved(make(CMCMoCo, CMCMoCoConfig(queue_size=QUEUE, temperature=0.2)))
+    crops = torch.rand(2, N, 3, 16, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    b = ViewBatch(crops, torch.arange(N), 0, 10)
+    q = [part * math.sqrt(2) for part in method.encoder(crops[0]).chunk(2, 1)]
+    k = [part * math.sqrt(2) for part in method.keys.encoder(crops[1]).chunk(2, 1)]
+    stored = [part * math.sqrt(2) for part in method.queue.keys.chunk(2, 1)]
+    expected = torch.zeros(())
+    for anchor, other in ((0, 1), (1, 0)):
+        logits = torch.cat([(q[anchor] * k[other]).sum(1, keepdim=True), q[anchor] @ stored[other].T], 1) / 0.2
+        expected = expected + (logits.logsumexp(1) - logits[:, 0]).mean()
+    metrics = method.step(b)
+    assert value(metrics["loss"]) == pytest.approx(value(expected), abs=1e-10)
+    assert value(metrics["information"]) == pytest.approx(math.log(QUEUE) - value(expected) / 2, abs=1e-10)
+    parameters = list(method.encoder.parameters())
+    for got, want in zip(*(torch.autograd.grad(loss, parameters) for loss in (metrics["loss"], expected)), strict=True):
+        assert torch.allclose(got, want, atol=1e-10)
+    method.after_step()
+    for part, key in zip(method.queue.keys[:N].chunk(2, 1), k, strict=True):
+        assert torch.allclose(part * math.sqrt(2), key, atol=1e-10)
+
+
 def test_mistakes_are_answered() -> None:
     with pytest.raises(UserError, match="--draw 100 is not fewer than the 100 samples of --data: use --draw 99"):
         make(CMC, CMCConfig(draw=100))
     with pytest.raises(UserError, match="--views lob is no colour space: choose one of lab"):
         make(CMC, CMCConfig(views="lob"))
+    with pytest.raises(UserError, match="--views lob is no colour space"):
+        make(CMCMoCo, CMCMoCoConfig(views="lob"))
 
 
 def test_the_papers_values() -> None:

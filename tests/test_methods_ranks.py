@@ -31,7 +31,7 @@ def method_of(variant: str) -> Method:
     kind = METHODS[variant.split(",")[0].split()[0]]
     known = {field.name for field in fields(kind.Config)}
     few = {"views": 3, "keys": 2, "queue_size": 10, "momentum": 0.9, "draw": 7}
-    if kind.name == "cmc":
+    if isinstance(getattr(kind.Config(), "views", None), str):
         known.remove("views")  # a colour space
     config = replace(kind.Config(), **{name: few[name] for name in few if name in known}, **VARIANTS[variant])
     method: Method = make(kind, config)

@@ -16,7 +16,7 @@ from manyview.negatives import MemoryBank
 from manyview.objectives import info_nce, mutual_information_bound, nce, normaliser, view_pairs
 from manyview.views.colourspaces import SPLITS
 
-__all__ = ["CMC", "CMCConfig"]
+__all__ = ["CMC", "CMCConfig", "directions", "split_encoder"]
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,7 @@ class CMC(Method):
 
     @classmethod
     def encoder_config(cls, config: CMCConfig, encoder: EncoderConfig) -> EncoderConfig:
-        if config.views not in SPLITS:
-            raise UserError(f"--views {config.views} is no colour space: choose one of {', '.join(SPLITS)}")
-        return replace(encoder, split=config.views)
+        return split_encoder(config.views, encoder)
 
     def __init__(self, config: CMCConfig, encoder: Encoder, *, samples: int, seed: int) -> None:
         super().__init__(config, encoder, samples=samples, seed=seed)
@@ -63,9 +61,8 @@ class CMC(Method):
                 f"--draw {config.draw} is not fewer than the {samples} samples of --data: use --draw {samples - 1} or "
                 "less"
             )
-        self.samples, self.names = samples, list(SPLITS[config.views].views)
-        pairs = view_pairs(self.names)
-        self.directions = [*pairs, *((b, a) for a, b in pairs)]  # anchor, and whose bank it meets
+        self.samples = samples
+        self.names, self.directions = directions(config.views)
         self.banks = nn.ModuleList(
             MemoryBank(samples, encoder.config.dim, momentum=config.bank_momentum, draw=config.draw) for _ in self.names
         )
@@ -108,3 +105,17 @@ class CMC(Method):
         for name, keys in zip(self.names, torch.cat(views, 1), strict=True):
             self.bank(name).push(keys, torch.cat(index))
         self.fresh.clear()
+
+
+def split_encoder(views: str, encoder: EncoderConfig) -> EncoderConfig:
+    """With a network for each view of the colour space."""
+    if views not in SPLITS:
+        raise UserError(f"--views {views} is no colour space: choose one of {', '.join(SPLITS)}")
+    return replace(encoder, split=views)
+
+
+def directions(views: str) -> tuple[list[str], list[tuple[str, str]]]:
+    """The names of a colour space's views, and each pair of them both ways: the anchor, and the view that it meets."""
+    names = list(SPLITS[views].views)
+    pairs = view_pairs(names)
+    return names, [*pairs, *((b, a) for a, b in pairs)]

@@ -25,6 +25,7 @@ _METHODS = {
     "cl": "CL",
     "cmc": "CMC",
     "cmc-aug": "CMC of augmented views",
+    "cmc-moco": "CMC (MoCo)",
     "hn-cl": "HN-CL",
     "hn-cl-moco": "HN-CL (MoCo)",
     "jcl": "JCL",
