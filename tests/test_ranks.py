@@ -22,7 +22,6 @@ OWN = {
     "jcl": ["--queue-size", "40", "--keys", "2"],
     "moco-v2": ["--queue-size", "40"],
     "simclr": [],
-    "cacr": ["--views", "3"],
 }
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 

@@ -9,7 +9,7 @@ from manyview.views import RECIPES, recipe
 
 
 def test_the_names_that_a_user_can_choose() -> None:
-    assert list(RECIPES) == ["moco-v1", "moco-v2", "simclr", "cifar", "cifar100", "stl10"]
+    assert list(RECIPES) == ["moco-v1", "moco-v2", "simclr", "cmc", "cifar", "cifar100", "stl10"]
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_recipe_normalises_as_its_data_set_does(
 
 
 def test_an_unknown_name_says_which_flag_and_which_choices() -> None:
-    with pytest.raises(UserError, match=r"--augment moco-v9 .*moco-v1, moco-v2, simclr, cifar, cifar100, stl10"):
+    with pytest.raises(UserError, match=r"--augment moco-v9 .*moco-v1, moco-v2, simclr, cmc, cifar, cifar100, stl10"):
         recipe("moco-v9")
 
 
