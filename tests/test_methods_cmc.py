@@ -112,6 +112,8 @@ def test_with_a_queue_anchors_meet_the_keys_of_the_other_view() -> None:
 def test_mistakes_are_answered() -> None:
     with pytest.raises(UserError, match="--draw 100 is not fewer than the 100 samples of --data: use --draw 99"):
         make(CMC, CMCConfig(draw=100))
+    with pytest.raises(UserError, match="--bank-momentum 1 leaves the banks as they were drawn"):
+        make(CMC, CMCConfig(draw=9, bank_momentum=1.0))
     with pytest.raises(UserError, match="--views lob is no colour space: choose one of lab"):
         make(CMC, CMCConfig(views="lob"))
     with pytest.raises(UserError, match="--views lob is no colour space"):

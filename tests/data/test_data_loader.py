@@ -192,18 +192,22 @@ def test_workers_outlive_the_signals_that_are_meant_for_the_main_process() -> No
     assert set(values) == {worker}
 
 
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 def test_workers_end_when_the_loop_is_left() -> None:
     values = read_ahead(_own_process, range(1000), workers=1)
     worker = next(values)
     del values
     deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        try:
-            os.kill(worker, 0)
-        except ProcessLookupError:
-            return
+    while _is_alive(worker) and time.monotonic() < deadline:
         time.sleep(0.05)
-    pytest.fail("the worker is still there")
+    assert not _is_alive(worker)
 
 
 def test_a_folder_of_photographs_goes_through_the_workers(tmp_path: Path) -> None:

@@ -61,6 +61,8 @@ class CMC(Method):
                 f"--draw {config.draw} is not fewer than the {samples} samples of --data: use --draw {samples - 1} or "
                 "less"
             )
+        if config.bank_momentum == 1:
+            raise UserError("--bank-momentum 1 leaves the banks as they were drawn: use less, such as 0.5")
         self.samples = samples
         self.names, self.directions = directions(config.views)
         self.banks = nn.ModuleList(
