@@ -21,7 +21,8 @@ from manyview.encoders import export, load
 from manyview.errors import UserError
 from manyview.evaluate import Knn, Linear, LinearAdam, LinearSgd, Mlp, embed, evaluate, table
 from manyview.methods import METHODS, Method, find
-from manyview.pretrain import Stopped, build_augment, pick_device, pretrain, read_facts, report, resume
+from manyview.pretrain import Stopped, pretrain, read_facts, report, resume
+from manyview.setup import build_augment, pick_device
 from manyview.views import gallery
 
 __all__ = ["main"]

@@ -1,12 +1,13 @@
 """What a run is: groups of settings. The command line turns each field into a flag and the text below it into help."""
 
-from dataclasses import dataclass, field
+import json
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
 from manyview.encoders import EncoderConfig
 
-__all__ = ["Config", "DataConfig", "OptimConfig", "Precision", "RunConfig", "ViewConfig"]
+__all__ = ["Config", "DataConfig", "OptimConfig", "Precision", "RunConfig", "ViewConfig", "plain"]
 
 Precision = Literal["float32", "bf16", "fp16", "float64"]
 
@@ -134,3 +135,9 @@ class Config(Generic[MethodConfig]):
 
 
 AnyConfig = Config[Any]
+
+
+def plain(config: AnyConfig) -> dict[str, Any]:
+    """The configuration as JSON holds it."""
+    result: dict[str, Any] = json.loads(json.dumps(asdict(config), default=str))
+    return result

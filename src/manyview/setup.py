@@ -1,0 +1,205 @@
+"""What a run computes with, built from its configuration; a flag that cannot be is refused here."""
+
+import math
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+import torch
+from timm.scheduler.scheduler import Scheduler
+from torch import Tensor
+
+from manyview import distributed
+from manyview.config import AnyConfig, plain
+from manyview.data import Source, open_source
+from manyview.data.source import Unreadable, track
+from manyview.diagnose import Watch
+from manyview.encoders import Encoder, SplitBackbone, build_encoder
+from manyview.errors import UserError
+from manyview.evaluate import open_test, splits
+from manyview.methods import Method
+from manyview.train import build_optimizer, build_schedule
+from manyview.views import Augment, recipe
+from manyview.views.statistics import measure_split, sampled
+
+__all__ = ["Parts", "build", "build_augment", "pick_device"]
+
+MEASURED = 500  # images whose colours are measured
+
+
+@dataclass
+class Parts:
+    """What a run computes with."""
+
+    method: Method
+    augment: Augment
+    optimizer: torch.optim.Optimizer
+    schedule: Scheduler
+    scaler: torch.amp.GradScaler
+    device: torch.device
+    steps: int
+    steps_per_epoch: int
+    knn: tuple[Source, Source] | None  # training and test samples of the kNN during the run
+    contrast: Watch | None
+
+
+def build(kind: type[Method], config: AnyConfig, source: Source) -> Parts:
+    check_values(config)
+    if len(source) < config.optim.batch_size:
+        raise UserError(
+            f"--batch-size {config.optim.batch_size} exceeds the {len(source)} samples of --data {config.data.data}: "
+            f"use --batch-size {len(source)} or less"
+        )
+    check_division(config)
+    device = pick_device(config.run.device)
+    torch.manual_seed(config.run.seed)
+    encoder = build_encoder(kind.encoder_config(config.method, config.encoder), image_size=config.views.image_size)
+    measure_colours(encoder, source, config.run.seed)
+    method = kind(config.method, encoder, samples=len(source), seed=config.run.seed).to(device)
+    if config.optim.precision == "float64":
+        method.double()
+    if config.run.compile:
+        for module in method.modules():
+            if isinstance(module, Encoder):
+                module.compile()
+    method.parallelise()
+    augment = build_augment(kind, config)
+    steps_per_epoch = len(source) // config.optim.batch_size
+    steps = config.optim.max_steps or config.optim.epochs * steps_per_epoch
+    optimizer = build_optimizer(method, config.optim)
+    schedule = build_schedule(optimizer, config.optim, steps=steps, steps_per_epoch=steps_per_epoch)
+    scaler = torch.amp.GradScaler(device.type, enabled=config.optim.precision == "fp16")
+    writes = distributed.rank() == 0
+    knn = watch_knn(config, source) if writes else None
+    contrast = watch_contrast(config, source, augment) if writes else None
+    return Parts(method, augment, optimizer, schedule, scaler, device, steps, steps_per_epoch, knn, contrast)
+
+
+def build_augment(kind: type[Method], config: AnyConfig) -> Augment:
+    return Augment(
+        recipe(
+            config.views.augment,
+            min_crop=config.views.min_crop,
+            normalise=kind.encoder_config(config.method, config.encoder).split is None,  # else the encoder does it
+        ),
+        views=kind.view_count(config.method),
+        size=config.views.image_size,
+        seed=config.run.seed,
+        compile=config.run.compile,
+    )
+
+
+def measure_colours(encoder: Encoder, source: Source, seed: int) -> None:
+    """Where the encoder sees the channels of a colour space apart: by what they are normalised, from some images."""
+    backbone = encoder.backbone
+    if not isinstance(backbone, SplitBackbone):
+        return
+    statistics = measure_split(some_images(source, seed), backbone.split)
+    for view, numbers in backbone.channels.items():
+        for number, mean, std in zip(numbers, statistics.mean[view], statistics.std[view], strict=True):
+            backbone.mean[number], backbone.std[number] = mean, std
+
+
+def some_images(source: Source, seed: int) -> Iterator[Tensor]:
+    """Images (n, 3, H, W) for statistics, the same ones whoever asks."""
+    chosen = sampled(len(source), MEASURED, seed)
+    if source.size is not None:
+        yield from (source.batch(some) for some in chosen.split(100))
+        return
+    for number in track(chosen.tolist(), f"colours of {source.name}"):
+        with suppress(Unreadable):
+            yield source.read(number).unsqueeze(0)
+
+
+def check_division(config: AnyConfig) -> None:
+    """Ranks, parts of a step and parts of a batch normalisation are all equally large."""
+    world, optim, splits = distributed.world_size(), config.optim, config.encoder.bn_splits
+    shares = {
+        f"the {world} processes": world,
+        f"--accumulate {optim.accumulate}": optim.accumulate,
+        f"--bn-splits {splits}": splits,
+    }
+    divisor = math.prod(shares.values())
+    if optim.batch_size % divisor:
+        by = " and ".join(name for name, share in shares.items() if share > 1)
+        raise UserError(
+            f"--batch-size {optim.batch_size} does not divide into equal parts by {by}: choose a multiple of {divisor}"
+        )
+
+
+# The fields that make no sense at zero or below, or below one, those that are shares, and those that need company.
+POSITIVE = {"batch_size", "epochs", "max_steps", "lr", "image_size", "checkpoint_every", "keep", "log_every"} | {
+    "temperature", "queue_size", "keys", "key_passes", "accumulate", "encoded_views", "t", "rbf_t", "draw",
+    "watch_t_neg",
+}  # fmt: skip
+NOT_NEGATIVE = {"lam", "weight_decay", "warmup_epochs", "knn_every", "watch_every", "workers"} | {
+    "beta", "t_pos", "t_neg", "align_weight", "uniform_weight", "contrastive_weight",
+}  # fmt: skip
+AT_LEAST_ONE = {"imbalance_ratio"}
+SHARES = {"momentum", "sgd_momentum", "bank_momentum"}
+SEVERAL = {"views"}
+
+
+def check_values(config: AnyConfig) -> None:
+    for group in plain(config).values():
+        for name, value in group.items():
+            flag = f"--{name.replace('_', '-')} {value}"
+            if value is not None and name in POSITIVE and not value > 0:
+                raise UserError(f"{flag} must be greater than 0")
+            if name in NOT_NEGATIVE and not value >= 0:
+                raise UserError(f"{flag} must not be negative")
+            if name in AT_LEAST_ONE and not value >= 1:
+                raise UserError(f"{flag} must be at least 1")
+            if name in SHARES and not 0 <= value <= 1:
+                raise UserError(f"{flag} must lie between 0 and 1")
+            if name in SEVERAL and isinstance(value, int) and not value >= 2:
+                raise UserError(f"{flag} leaves a query without a positive: use 2 or more")
+
+
+def watch_knn(config: AnyConfig, source: Source) -> tuple[Source, Source] | None:
+    if not config.run.knn_every:
+        return None
+    if source.labels is None:
+        raise UserError(
+            f"--knn-every {config.run.knn_every} needs labels, which --data {config.data.data} has not: use 0"
+        )
+    train_set, test_set, _ = splits(config.data.data)
+    return train_set, test_set
+
+
+def watch_contrast(config: AnyConfig, source: Source, augment: Augment) -> Watch | None:
+    if not config.run.watch_every:
+        return None
+    watched, name = watched_samples(config, source)
+    return Watch(watched, augment, name=name, t_neg=config.run.watch_t_neg, workers=config.data.workers)
+
+
+def watched_samples(config: AnyConfig, source: Source) -> tuple[Source, str]:
+    """Images that are not learnt from, where there are any, and what they are called."""
+    data, chosen = config.data, config.run.watch_data
+    if chosen is not None:
+        try:
+            test = open_test(chosen)
+        except UserError as error:
+            raise UserError(f"--watch-data: {error}") from error
+        return test, f"{test.name} (--watch-data)"
+    try:
+        test = open_source(data.data, split="test", labelled=not data.unlabelled)
+    except UserError:  # also a set whose test part is not there: it can be learnt from nevertheless
+        return source, f"{source.name} (training data)"
+    return test, f"{test.name} (test split)"
+
+
+def pick_device(name: str) -> torch.device:
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        if name == "cuda" and distributed.world_size() > 1:
+            torch.cuda.set_device(distributed.local_device())
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(
+            f"--device {name} cannot be used here ({str(error).splitlines()[0]}): use cpu or auto"
+        ) from error
+    return device
