@@ -85,6 +85,9 @@ def test_layers_of_the_views_stand_side_by_side() -> None:
     images = torch.rand(2, 3, 16, 16)
     found = frozen.layers(images, ["layer1", "layer4"])
     assert found["layer1"].shape[:2] == (2, 64)
+    frozen.check_layers(["layer1", "layer4"])
+    with pytest.raises(UserError, match="--layer conv9 is no layer of this backbone: take some of conv1"):
+        frozen.check_layers(["conv9"])
     views = backbone.views(images)
     with torch.no_grad():
         alone = backbone.networks["ab"].get_submodule("layer1")(

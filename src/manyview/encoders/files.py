@@ -26,7 +26,7 @@ from manyview.encoders.backbones import (
     takes_any_size,
 )
 from manyview.encoders.encoder import Encoder, at_least_float32
-from manyview.encoders.layers import layer_features
+from manyview.encoders.layers import find_layers, layer_features
 from manyview.encoders.split import SplitBackbone
 from manyview.errors import UserError
 from manyview.views.colourspaces import SPLITS
@@ -96,6 +96,13 @@ class FrozenEncoder(nn.Module):
         else:
             found = layer_features(backbone, x, names, keep=keep)
         return {name: at_least_float32(output) for name, output in found.items()}
+
+    def check_layers(self, names: Iterable[str]) -> None:
+        """Complains of names that `layers` does not know."""
+        backbone = self.backbone
+        if isinstance(backbone, SplitBackbone):
+            backbone = next(iter(backbone.networks.values()))  # they all have the same layers
+        find_layers(backbone, names)
 
     def train(self, mode: bool = True) -> "FrozenEncoder":
         return super().train(False)

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from manyview.data.source import Source
-from manyview.encoders import FrozenEncoder, find_layers, load, random_like
+from manyview.encoders import FrozenEncoder, load, random_like
 from manyview.errors import UserError
 from manyview.evaluate.features import Features, extract, extract_layers
 from manyview.evaluate.files import Record, append_record
@@ -58,7 +58,7 @@ def evaluate(
     trained = load(run)
     if layers and isinstance(protocol, LinearSgd):
         raise UserError(f"--layer {','.join(layers)}: {_name(protocol)} has no layers; take linear, mlp or knn")
-    find_layers(trained.backbone, layers)  # a wrong name is said before the images are read
+    trained.check_layers(layers)  # a wrong name is said before the images are read
     split = splits(data, test_data)
     encoders = {"random": random_like(trained, seed)} if random else {}
     records = []
