@@ -8,6 +8,9 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
 from bench.lines import (
+    BANK_DRAW,
+    BANK_DRAWS,
+    BANK_ENTRIES,
     CACR_IN_BATCH,
     CACR_OBJECTIVE,
     CACR_POSITIVES,
@@ -21,7 +24,7 @@ from bench.lines import (
 from bench.race import Race, timed
 from bench.steps import BATCH, KEYS
 from manyview.encoders import EncoderConfig, Momentum, build_encoder
-from manyview.negatives import InBatch
+from manyview.negatives import InBatch, MemoryBank
 from manyview.objectives import cacr, jcl, similarity
 
 __all__ = ["races"]
@@ -45,6 +48,7 @@ def races(quick: bool) -> Iterator[Race]:
     yield positives(256 if quick else POSITIVES_DIM, quick)
     yield with_a_queue(4096 if quick else OBJECTIVE_QUEUE, quick)
     yield in_the_batch(64 if quick else IN_BATCH, quick)
+    yield drawn_from_a_bank(1000 if quick else BANK_ENTRIES, 64 if quick else BANK_DRAW, quick)
     yield momentum(quick)
 
 
@@ -176,6 +180,30 @@ def in_the_batch(samples: int, quick: bool) -> Race:
         (CACR_IN_BATCH,),
         THREADS,
         repeats=5 if quick else 9,
+    )
+
+
+def drawn_from_a_bank(entries: int, draw: int, quick: bool) -> Race:
+    """A sum of squares takes the place of an objective."""
+    query, _, _ = sample(128, 1)
+    bank, index = MemoryBank(entries, 128, momentum=0.5, draw=draw), torch.arange(BATCH)
+
+    def ours() -> Tensor:
+        scores = bank.similarity(query, index, seed=0, step=0)
+        return torch.autograd.grad(scores.square().sum(), query)[0]
+
+    def gathered() -> Tensor:
+        rows = bank.entries[bank.drawn(index, seed=0, step=0)]  # (N, m, D)
+        scores = torch.bmm(rows, query.unsqueeze(2)).squeeze(2)
+        return torch.autograd.grad(scores.square().sum(), query)[0]
+
+    torch.testing.assert_close(ours(), gathered(), rtol=1e-3, atol=1e-3)
+    return Race(
+        {"manyview": timed(ours), "gathered rows": timed(gathered)},
+        (BANK_DRAWS,),
+        THREADS,
+        repeats=5,
+        allocates={"manyview": ours, "gathered rows": gathered},
     )
 
 

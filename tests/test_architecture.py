@@ -10,7 +10,7 @@ import pytest
 import manyview
 
 ROOT = Path(manyview.__file__).parent
-LEAVES = {"atomic", "counter", "errors"}
+LEAVES = {"atomic", "counter", "errors", "stack"}
 FOUNDATION = {"objectives", "views", "encoders", "data", "distributed", "checkpoint"}
 # What each room may import besides itself and the leaves; rooms not named may import anything but cli.
 ALLOWED: dict[str, set[str]] = {

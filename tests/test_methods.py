@@ -169,8 +169,9 @@ def test_the_papers_values_are_the_defaults() -> None:
 
 def test_methods_are_found_by_name_and_unknown_ones_are_named() -> None:
     assert list(METHODS) == [
-        "au-cl", "au-cl-moco", "cacr", "cacr-moco", "cl", "cmc", "cmc-aug", "cmc-moco", "hn-cl", "hn-cl-moco", "jcl",
-        "moco-v1", "moco-v2", "mv-dhel", "mv-infonce", "pvc", "simclr", "vanilla",
+        "au-cl", "au-cl-moco", "cacr", "cacr-moco", "cl", "cmc", "cmc-aug", "cmc-moco", "cmc-moco-pirl",
+        "cmc-patch", "cmc-pirl", "hn-cl", "hn-cl-moco", "jcl", "moco-v1", "moco-v2", "mv-dhel", "mv-infonce", "pirl",
+        "predictive", "pvc", "simclr", "vanilla",
     ]  # fmt: skip
     assert find("jcl") is JCL
     with pytest.raises(UserError, match="no method 'jlc': choose one of au-cl"):

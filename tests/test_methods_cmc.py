@@ -109,15 +109,118 @@ def test_with_a_queue_anchors_meet_the_keys_of_the_other_view() -> None:
         assert torch.allclose(part * math.sqrt(2), key, atol=1e-10)
 
 
+VIEWS = "L,depth,normals"
+THERE = {"depth": torch.arange(SAMPLES) % 2 == 1, "normals": torch.arange(SAMPLES) % 3 != 2}
+
+
+def many(views: int = 1) -> ViewBatch:
+    drawn = torch.rand(views, N, 7, 16, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    return ViewBatch(drawn, torch.tensor([3, 50, 99, 1]), 0, 10)
+
+
+def present(name: str, sample: int) -> bool:
+    return name not in THERE or bool(THERE[name][sample])
+
+
+@pytest.mark.parametrize(("graph", "core"), [("full", None), ("core", "depth")])
+@pytest.mark.parametrize("missing", [False, True])
+def test_any_number_of_views_meet_along_the_graph(graph: Any, core: str | None, missing: bool) -> None:
+    """Eq. 7 and 8, anchor by anchor; where views are missing, over the samples and the negatives that have them."""
+    method, b = make(CMC, CMCConfig(views=VIEWS, graph=graph, core=core, **SMALL)), many()  # type: ignore[arg-type]
+    if missing:
+        method.know_present(THERE)
+    names = ["L", "depth", "normals"]
+    parts = dict(zip(names, (method.encoder(b.views[0]) * math.sqrt(3)).chunk(3, 1), strict=True))
+    pairs = [("depth", "L"), ("depth", "normals")] if core else [("L", "depth"), ("L", "normals"), ("depth", "normals")]
+    expected, direction = torch.zeros((), dtype=torch.float64), 0
+    for a, z in pairs:
+        for anchor, other in ((a, z), (z, a)):
+            bank = method.banks[names.index(other)]
+            drawn = bank.drawn(b.index, seed=0, step=0, direction=direction)
+            terms = []
+            for i, sample in enumerate(b.index.tolist()):
+                if missing and not (present(anchor, sample) and present(other, sample)):
+                    continue
+                met = [sample, *(j for j in drawn[i].tolist() if not missing or present(other, j))]
+                logits = torch.stack([parts[anchor][i] @ bank.entries[j] for j in met]) / 0.2
+                terms.append(logits.logsumexp(0) - logits[0])
+            expected = expected + torch.stack(terms).mean()
+            direction += 1
+    metrics = method.step(b)
+    assert value(metrics["loss"]) == pytest.approx(value(expected), abs=1e-10)
+    before = [bank.entries.clone() for bank in method.banks]
+    method.after_step()
+    for name, bank, old in zip(names, method.banks, before, strict=True):
+        for sample in b.index.tolist():
+            stays = missing and not present(name, sample)
+            assert torch.equal(bank.entries[sample], old[sample]) == stays, "a missing view leaves its entry alone"
+
+
+def test_a_batch_whose_samples_each_have_one_view_teaches_nothing() -> None:
+    for contrast in ("softmax", "nce"):
+        method = make(CMC, CMCConfig(views="L,depth", contrast=contrast, **SMALL))  # type: ignore[arg-type]
+        method.know_present({"depth": torch.zeros(SAMPLES, dtype=torch.bool)})
+        loss = method.step(many())["loss"]
+        assert value(loss) == 0
+        loss.backward()
+        assert all(p.grad is None or not p.grad.any() for p in method.encoder.parameters())
+
+
+def test_a_single_view_is_told_from_other_samples() -> None:
+    """Instance discrimination: its own entry in the bank is the positive."""
+    method, b = make(CMC, CMCConfig(views="RGB", **SMALL)), images()  # type: ignore[arg-type]
+    anchors, bank = method.encoder(b.views[0]), method.banks[0]
+    drawn = bank.drawn(b.index, seed=0, step=0, direction=0)
+    logits = (
+        torch.cat(
+            [
+                (anchors * bank.entries[b.index]).sum(1, keepdim=True),
+                torch.einsum("nd,nmd->nm", anchors, bank.entries[drawn]),
+            ],
+            1,
+        )
+        / 0.2
+    )
+    expected = (logits.logsumexp(1) - logits[:, 0]).mean()
+    assert value(method.step(b)["loss"]) == pytest.approx(value(expected), abs=1e-10)
+
+
+def test_missing_views_do_not_count_among_the_keys_of_a_queue() -> None:
+    config = CMCMoCoConfig(views=VIEWS, queue_size=QUEUE, temperature=0.2)
+    method, b = moved(make(CMCMoCo, config)), many(2)
+    method.know_present(THERE)
+    method.queue.owner[:10] = torch.arange(10)
+    names = ["L", "depth", "normals"]
+    q, k, stored = (
+        dict(zip(names, (embedded * math.sqrt(3)).chunk(3, 1), strict=True))
+        for embedded in (method.encoder(b.views[0]), method.keys.encoder(b.views[1]), method.queue.keys)
+    )
+    expected = torch.zeros((), dtype=torch.float64)
+    for anchor, other in [(a, z) for a in names for z in names if a != z]:
+        slots = [slot for slot in range(QUEUE) if slot >= 10 or present(other, slot)]
+        terms = []
+        for i, sample in enumerate(b.index.tolist()):
+            if present(anchor, sample) and present(other, sample):
+                met = torch.cat([k[other][i : i + 1], stored[other][slots]])
+                logits = met @ q[anchor][i] / 0.2
+                terms.append(logits.logsumexp(0) - logits[0])
+        expected = expected + torch.stack(terms).mean()
+    assert value(method.step(b)["loss"]) == pytest.approx(value(expected), abs=1e-10)
+
+
 def test_mistakes_are_answered() -> None:
     with pytest.raises(UserError, match="--draw 100 is not fewer than the 100 samples of --data: use --draw 99"):
         make(CMC, CMCConfig(draw=100))
     with pytest.raises(UserError, match="--bank-momentum 1 leaves the banks as they were drawn"):
         make(CMC, CMCConfig(draw=9, bank_momentum=1.0))
-    with pytest.raises(UserError, match="--views lob is no colour space: choose one of lab"):
+    with pytest.raises(UserError, match=r"--views lob: 'lob' is no view. Take a colour space \(lab, "):
         make(CMC, CMCConfig(views="lob"))
-    with pytest.raises(UserError, match="--views lob is no colour space"):
+    with pytest.raises(UserError, match="--views lob: 'lob' is no view"):
         make(CMCMoCo, CMCMoCoConfig(views="lob"))
+    with pytest.raises(UserError, match="--core H is none of the views L, ab, depth: choose one of them"):
+        make(CMC, CMCConfig(views="lab,depth", graph="core", core="H"))
+    with pytest.raises(UserError, match="--core L means nothing when all views meet: add --graph core"):
+        make(CMC, CMCConfig(views="lab,depth", core="L"))
 
 
 def test_the_papers_values() -> None:

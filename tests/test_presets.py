@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -55,6 +56,35 @@ def test_methods_with_a_queue_have_no_such_set_up(name: str) -> None:
     else:
         with pytest.raises(UserError, match=f"--preset paper-cifar has no values for {name}, which keeps a queue"):
             cifar(name)
+
+
+@pytest.mark.parametrize(
+    ("setup", "backbone", "size", "optimizer", "lr", "epochs", "decay", "falls"),
+    [
+        ("paper-alexnet", "alexnet-half", 224, "sgd", 0.03, 200, 0.1, [120, 160]),
+        ("paper-stl10", "alexnet-half-small", 64, "sgd", 0.03, 320, 0.1, [200, 240, 280]),
+        ("paper-nyu", "nyu", 128, "adam", 1e-3, 3000, 0.2, [2000, 2400, 2800]),
+    ],
+)
+def test_cmcs_appendix_e(
+    setup: Any, backbone: str, size: int, optimizer: str, lr: float, epochs: int, decay: float, falls: list[int]
+) -> None:
+    config = presets.paper_cmc(find("cmc"), RUN, DATA, setup)
+    optim = config.optim
+    assert (config.encoder.backbone, config.views.image_size, config.views.augment) == (backbone, size, "cmc")
+    assert (optim.optimizer, optim.lr, optim.epochs, optim.decay) == (optimizer, lr, epochs, decay)
+    assert [round(share * epochs, 6) for share in optim.milestones] == falls
+    own = config.method
+    assert (own.temperature, own.contrast) == ((0.1, "nce") if setup == "paper-stl10" else (0.07, "softmax"))
+
+
+def test_cmcs_patches_and_what_is_not_cmcs() -> None:
+    for setup, lr in (("paper-stl10", 1e-3), ("paper-alexnet", 1e-2)):
+        optim = presets.paper_cmc(find("cmc-patch"), RUN, DATA, setup).optim  # type: ignore[arg-type]
+        assert (optim.optimizer, optim.lr, optim.decay, optim.epochs) == ("adam", lr, 0.2, 200)
+        assert [round(share * 200, 6) for share in optim.milestones] == [120, 160]
+    with pytest.raises(UserError, match="--preset paper-nyu is one of CMC's and has no values for jcl: use one of cmc"):
+        presets.paper_cmc(find("jcl"), RUN, DATA, "paper-nyu")
 
 
 def test_small_batches_hold_as_many_views_whatever_the_method() -> None:

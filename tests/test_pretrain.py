@@ -100,7 +100,7 @@ def test_a_killed_run_resumes_to_the_same_bytes(tmp_path: Path, method: str, wor
     whole, killed, log = tmp_path / "whole", tmp_path / "killed", tmp_path / "log"
     own = {"jcl": ["--queue-size", "32", "--keys", "2"], "moco-v2": ["--queue-size", "32"], "simclr": []}
     own |= {"cacr": ["--views", "3"], "cacr-moco": ["--queue-size", "32", "--views", "3"]}
-    own |= {"cmc": ["--draw", "20", "--contrast", "nce"]}
+    own |= {"cmc": ["--draw", "20", "--contrast", "nce", "--views", "lab,depth", "--missing", "0.3"]}
     words = ["pretrain", method, "--data", "scenes:64", "--seed", "3", "--batch-size", "16", "--image-size", "16"]
     words += [*own[method], "--max-steps", "30", "--checkpoint-every", "3", "--workers", workers]
     words += ["--watch-every", "3"]

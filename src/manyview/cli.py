@@ -17,10 +17,12 @@ from rich.table import Table
 from manyview import __version__, counter, distributed, presets
 from manyview.config import AnyConfig, Config, DataConfig, RunConfig
 from manyview.data import Source, imbalanced, open_source, pack
+from manyview.data.missing import Incomplete
 from manyview.encoders import export, load
 from manyview.errors import UserError
 from manyview.evaluate import Knn, Linear, LinearAdam, LinearSgd, Mlp, embed, evaluate, table
 from manyview.methods import METHODS, Method, find
+from manyview.methods.view_graph import GraphConfig
 from manyview.pretrain import Stopped, pretrain, read_facts, report, resume
 from manyview.setup import build_augment, pick_device
 from manyview.views import gallery
@@ -90,14 +92,14 @@ def ranks() -> Iterator[None]:
         yield
 
 
-def open_training(config: AnyConfig) -> Source:
+def open_training(method: type[Method], config: AnyConfig) -> Source:
     """What a run learns from."""
-    data = config.data
+    data, planes = config.data, method.encoder_config(config.method, config.encoder).planes
     with distributed.first_on_each_machine():  # it may pack the images into a file that the others only map
-        source = open_source(data.data, split="pretrain", labelled=not data.unlabelled)
-    if data.imbalance == "none":
-        return source
-    return imbalanced(source, data.imbalance, ratio=data.imbalance_ratio, seed=config.run.seed)
+        source = open_source(data.data, split="pretrain", labelled=not data.unlabelled).showing(planes)
+    if data.imbalance != "none":
+        source = imbalanced(source, data.imbalance, ratio=data.imbalance_ratio, seed=config.run.seed)
+    return Incomplete(source, data.missing, seed=config.run.seed) if data.missing else source
 
 
 def parse_run(method: type[Method], words: list[str]) -> tuple[AnyConfig, Source]:
@@ -110,10 +112,12 @@ def parse_run(method: type[Method], words: list[str]) -> tuple[AnyConfig, Source
     asked = early.parse_known_args(words)[0].preset
     blank = RunConfig(out=tyro.MISSING), DataConfig(data=tyro.MISSING)
     config = parse_config(method, words, presets.paper(method, *blank))
-    source = open_training(config)
+    source = open_training(method, config)
     if asked == "auto":
         asked = "small" if source.median_side <= presets.SMALL_SIDE else "paper"
-    if asked != "paper":
+    if asked in presets.CMC_SETUPS:
+        config = parse_config(method, words, presets.paper_cmc(method, *blank, asked))
+    elif asked != "paper":
         preset = {"small": presets.small, "paper-cifar": presets.paper_cifar}[asked]
         views = method.view_count(config.method)
         config = parse_config(method, words, preset(method, *blank, source, views=views))
@@ -203,7 +207,7 @@ def resume_command(words: list[str]) -> None:
             ),
             run=replace(config.run, device=config.run.device if device is None else device),
         )
-        source = open_training(config)
+        source = open_training(method, config)
         console.print(f"report: {resume(args.run, method, config, source, console) / 'report.html'}", soft_wrap=True)
 
 
@@ -217,6 +221,8 @@ class EvaluateArgs:
     """Labelled training samples: anything that `pretrain --data` takes."""
     test_data: str | None = None
     """Labelled test samples; otherwise the set's own test split, or 20 % of --data held out by hash."""
+    view: str | None = None
+    """Only these views of an encoder with a network for each, such as L or L,depth."""
     random: bool = True
     """Measure the same network with random weights beside it."""
     batch_size: int = 256
@@ -304,7 +310,8 @@ def evaluate_command(words: list[str]) -> None:
         args.protocol,
         args.data,
         args.test_data,
-        layers=layer_names(args.layer) if isinstance(args, CachedArgs) else (),
+        layers=names(args.layer) if isinstance(args, CachedArgs) else (),
+        views=names(args.view),
         random=args.random,
         batch_size=args.batch_size,
         workers=args.workers,
@@ -314,7 +321,7 @@ def evaluate_command(words: list[str]) -> None:
     console.print(table(records))
 
 
-def layer_names(text: str | None) -> list[str]:
+def names(text: str | None) -> list[str]:
     """Each once, in the order given."""
     return [] if text is None else list(dict.fromkeys(name.strip() for name in text.split(",")))
 
@@ -378,7 +385,7 @@ def report_command(words: list[str]) -> None:
     """Write a run's page, report.html: `report RUN`."""
     args = tyro.cli(ReportArgs, prog="manyview report", args=words)
     method, config = saved_config(args.run)
-    source = open_training(replace(config, data=replace(config.data, data=args.data or config.data.data)))
+    source = open_training(method, replace(config, data=replace(config.data, data=args.data or config.data.data)))
     console.print(f"report: {report(args.run, source, build_augment(method, config), console)}", soft_wrap=True)
 
 
@@ -398,8 +405,8 @@ class ViewsArgs:
     """Another recipe than the method's."""
     image_size: int | None = None
     """Another size than the preset's."""
-    colours: str | None = None
-    """Colour space whose views are shown too, such as lab or ydbdr; for cmc its own."""
+    views: str | None = None
+    """Views of cmc that are shown too, in false colours: lab, ydbdr or lab,depth,normals …; for cmc those of lab."""
     seed: int = 0
     """Other views."""
 
@@ -407,8 +414,8 @@ class ViewsArgs:
 def views_command(words: list[str]) -> None:
     """Draw the views that a method learns from: `views --data … --method jcl`."""
     args = tyro.cli(ViewsArgs, prog="manyview views", args=words)
-    source = open_source(args.data)
     method = find(args.method)
+    source = open_source(args.data)
     run, data = RunConfig(out=Path(), seed=args.seed), DataConfig(data=args.data)
     small = source.median_side <= presets.SMALL_SIDE
     config = presets.paper(method, run, data)
@@ -419,11 +426,16 @@ def views_command(words: list[str]) -> None:
         augment=args.augment or config.views.augment,
         image_size=args.image_size or config.views.image_size,
     )
+    config = replace(config, views=view)
+    if args.views is not None and isinstance(config.method, GraphConfig):
+        config = replace(config, method=replace(config.method, views=args.views))
+    elif args.views is not None:
+        config = replace(config, encoder=replace(config.encoder, split=args.views))
+    augment, encoder = build_augment(method, config), method.encoder_config(config.method, config.encoder)
+    source = source.showing(encoder.planes)
     shown = counter.permutation(len(source), args.seed)[: args.samples].tolist()
-    images, names = [source.read(i) for i in shown], [source.id(i) for i in shown]
-    augment = build_augment(method, replace(config, views=view))
-    colours = args.colours or method.encoder_config(config.method, config.encoder).split
-    gallery(images, augment, args.out, index=shown, names=names, colours=colours)
+    images, ids = [source.read(i) for i in shown], [source.id(i) for i in shown]
+    gallery(images, augment, args.out, index=shown, names=ids, split=encoder.split)
     console.print(f"{args.out}: views of {view.image_size} px, recipe {view.augment}", soft_wrap=True)
 
 

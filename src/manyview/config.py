@@ -19,10 +19,11 @@ class RunConfig:
     out: Path
     """Run directory; must be new or empty (an interrupted run goes on with `manyview resume OUT`, one that torchrun
     restarts goes on by itself)."""
-    preset: Literal["auto", "small", "paper", "paper-cifar"] = "auto"
+    preset: Literal["auto", "small", "paper", "paper-cifar", "paper-alexnet", "paper-stl10", "paper-nyu"] = "auto"
     """Defaults of the rest of a set-up: `paper` is the papers' (ResNet-50, 224 px); `small` is for images of at most
     64 px (encoder `tiny`, queue at most half the set, momentum 0.99); `auto` takes one of these by the images' size.
-    `paper-cifar` is that of CACR on CIFAR-10, CIFAR-100 and STL-10 (AlexNet, 200 epochs, no queue)."""
+    `paper-cifar` is that of CACR on CIFAR-10, CIFAR-100 and STL-10 (AlexNet, 200 epochs, no queue); `paper-alexnet`,
+    `paper-stl10` and `paper-nyu` are those of CMC with AlexNet and with RGB-D images."""
     config: Path | None = None
     """TOML or JSON file of flags (lr = 0.1, queue-size = 4096 …); a run's config.json is one. Flags override it."""
     seed: int = 0
@@ -64,6 +65,9 @@ class DataConfig:
     where R is `imbalance-ratio` (the paper's floor of l/C would make all classes but the last alike)."""
     imbalance_ratio: float = 100.0
     """For `exponential`: how many times as large a share the last class keeps as the first."""
+    missing: float = 0.0
+    """Share of the views beyond colours (depth, normals, segmentation) that is withheld, by chance: a sample without
+    one is left out where that view is contrasted."""
     workers: int = 0
     """Processes that read and decode; 0 reads in the main process, right for small packed sets."""
 
@@ -73,7 +77,8 @@ class ViewConfig:
     """How a sample becomes views."""
 
     augment: str = "moco-v2"
-    """Recipe of the views: moco-v1, moco-v2, simclr, cmc (crops and flips), cifar, cifar100 or stl10."""
+    """Recipe of the views: moco-v1, moco-v2, simclr, cmc (crops and flips), cifar, cifar100 or stl10; with
+    +ra behind its name, as cmc+ra, two operations of RandAugment follow."""
     image_size: int = 224
     """Side of the views in pixels."""
     min_crop: float | None = None
@@ -93,8 +98,9 @@ class OptimConfig:
     """Passes over the data."""
     max_steps: int | None = None
     """Optimizer steps instead of epochs; also the horizon of all schedules."""
-    optimizer: Literal["sgd", "adamw", "lars"] = "sgd"
-    """Update rule; `lars` and `adamw` spare biases and norms the weight decay, `sgd` decays all, as MoCo does."""
+    optimizer: Literal["sgd", "adamw", "adam", "lars"] = "sgd"
+    """Update rule; `lars` and `adamw` spare biases and norms the weight decay, `sgd` decays all, as MoCo does; `adam`
+    is CMC's for patches, with β = (0.5, 0.999)."""
     lr: float = 0.03
     """Peak learning rate, before `lr-rule`."""
     lr_rule: Literal["none", "linear", "sqrt"] = "none"
@@ -102,7 +108,9 @@ class OptimConfig:
     schedule: Literal["cosine", "step", "constant"] = "cosine"
     """Course of the learning rate after the warm-up."""
     milestones: tuple[float, ...] = (0.6, 0.8)
-    """For `step`: where the rate falls tenfold, as shares of the run."""
+    """For `step`: where the rate falls, as shares of the run."""
+    decay: float = 0.1
+    """For `step`: by what the rate is multiplied there."""
     warmup_epochs: float = 0.0
     """Epochs of linear warm-up from 0."""
     weight_decay: float = 1e-4

@@ -1,15 +1,22 @@
 """The rest of a set-up, for those who only name a method and their images."""
 
 from dataclasses import fields, replace
+from typing import Literal, get_args
 
 from manyview.config import AnyConfig, Config, DataConfig, OptimConfig, RunConfig, ViewConfig
 from manyview.data import Source
 from manyview.encoders import EncoderConfig
 from manyview.errors import UserError
 from manyview.methods import METHODS, Method
+from manyview.methods.cmc import CMC
+from manyview.methods.cmc_patch import CMCPatch
 from manyview.methods.many_views import ManyViews, SmallSet
+from manyview.methods.view_graph import ViewGraph
 
-__all__ = ["SMALL_SIDE", "at_equal_cost", "paper", "paper_cifar", "small"]
+__all__ = ["CMC_SETUPS", "SMALL_SIDE", "CMCSetup", "at_equal_cost", "paper", "paper_cifar", "paper_cmc", "small"]
+
+CMCSetup = Literal["paper-alexnet", "paper-stl10", "paper-nyu"]
+CMC_SETUPS: tuple[CMCSetup, ...] = get_args(CMCSetup)
 
 SMALL_SIDE = 64  # images up to this many pixels take the small preset
 CIFAR_SIDE = 48  # and up to this many CIFAR's values of `paper-cifar`, others those of STL-10
@@ -56,6 +63,36 @@ def paper_cifar(method: type[Method], run: RunConfig, data: DataConfig, source: 
     )
 
 
+def paper_cmc(method: type[Method], run: RunConfig, data: DataConfig, setup: CMCSetup) -> AnyConfig:
+    """CMC's appendix E: AlexNet on ImageNet and on STL-10, and the encoder for RGB-D images of NYU Depth-V2."""
+    if not issubclass(method, ViewGraph):
+        own = ", ".join(name for name, each in METHODS.items() if issubclass(each, ViewGraph))
+        raise UserError(f"--preset {setup} is one of CMC's and has no values for {method.name}: use one of {own}")
+    patches = issubclass(method, CMCPatch)
+    own_values: dict[str, object] = {}
+    if setup == "paper-stl10" and not patches:
+        own_values = {"temperature": 0.1} | ({"contrast": "nce"} if issubclass(method, CMC) else {})
+    encoder, size = {
+        "paper-alexnet": (EncoderConfig(backbone="alexnet-half", head="linear", dim=128), 224),
+        "paper-stl10": (EncoderConfig(backbone="alexnet-half-small", head="linear", dim=64), 64),
+        "paper-nyu": (EncoderConfig(backbone="nyu", head="linear", dim=128), 128),
+    }[setup]
+    sgd = OptimConfig(lr=0.03, weight_decay=1e-4, schedule="step")
+    adam = OptimConfig(optimizer="adam", lr=1e-3, weight_decay=0.0, schedule="step", decay=0.2)
+    if setup == "paper-nyu":
+        optim = replace(adam, epochs=3000, milestones=(2000 / 3000, 2400 / 3000, 2800 / 3000))
+    elif patches:
+        optim = replace(adam, epochs=200, milestones=(120 / 200, 160 / 200), lr=1e-2 if size == 224 else 1e-3)
+    elif setup == "paper-stl10":
+        optim = replace(sgd, epochs=320, milestones=(200 / 320, 240 / 320, 280 / 320))
+    else:
+        optim = replace(sgd, epochs=200, milestones=(120 / 200, 160 / 200))
+    views = ViewConfig(augment="cmc", image_size=size)
+    known = {field.name for field in fields(method.Config)}
+    values = {name: value for name, value in own_values.items() if name in known}
+    return Config(replace(method.Config(), **values), run, data, views, encoder, optim)
+
+
 def small(method: type[Method], run: RunConfig, data: DataConfig, source: Source, *, views: int) -> AnyConfig:
     """A set-up for small images on one machine; hyper-parameters of the objective stay the paper's.
 
@@ -66,7 +103,7 @@ def small(method: type[Method], run: RunConfig, data: DataConfig, source: Source
     base = paper(method, run, data)
     queued = "queue_size" in {field.name for field in fields(base.method)}
     banked = "draw" in {field.name for field in fields(base.method)}
-    batch = min(64 if queued else 256 if banked else 512 // views, len(source))
+    batch = min(64 if queued else 256 if issubclass(method, ViewGraph) else 512 // views, len(source))
     own = {"momentum": 0.99, "queue_size": max(1, min(4096, len(source) // 8))} if queued else {}
     own |= {"draw": max(1, min(4096, len(source) // 2))} if banked else {}
     splits = 2 if queued and batch % 2 == 0 else 1
@@ -75,7 +112,9 @@ def small(method: type[Method], run: RunConfig, data: DataConfig, source: Source
         method=replace(base.method, **own),
         views=replace(base.views, image_size=source.median_side, min_crop=0.6),
         encoder=replace(base.encoder, backbone="tiny", bn_splits=splits),
-        optim=OptimConfig(batch_size=batch, epochs=20, lr=0.03 if queued else 0.06),
+        optim=replace(base.optim, batch_size=batch, epochs=20)
+        if base.optim.optimizer == "adam"
+        else OptimConfig(batch_size=batch, epochs=20, lr=0.03 if queued else 0.06),
     )
 
 

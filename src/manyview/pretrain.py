@@ -164,8 +164,8 @@ def finish(run: Path, config: AnyConfig, source: Source, parts: Parts, *, start:
             run / "encoder.safetensors",
             parts.method.encoder,
             image_size=config.views.image_size,
-            mean=parts.augment.recipe.mean,
-            std=parts.augment.recipe.std,
+            mean=parts.augment.mean,
+            std=parts.augment.std,
         )
         report(run, source, parts.augment, console)
     return run
@@ -173,10 +173,10 @@ def finish(run: Path, config: AnyConfig, source: Source, parts: Parts, *, start:
 
 def watch(done: int, config: AnyConfig, parts: Parts) -> dict[str, float]:
     """What is wanted of the encoder in the steps that end an epoch; a run has its contrast at the end in any case."""
-    encoder, recipe, size = parts.method.encoder, parts.augment.recipe, config.views.image_size
+    encoder, augment, size = parts.method.encoder, parts.augment, config.views.image_size
     epoch, values = parts.steps_per_epoch, dict[str, float]()
     if parts.knn is not None and done % (config.run.knn_every * epoch) == 0:
-        values["knn"] = knn_accuracy(encoder, *parts.knn, image_size=size, mean=recipe.mean, std=recipe.std)
+        values["knn"] = knn_accuracy(encoder, *parts.knn, image_size=size, mean=augment.mean, std=augment.std)
     if parts.contrast is not None and (done % (config.run.watch_every * epoch) == 0 or done == parts.steps):
         values |= parts.contrast(encoder)
     return values

@@ -14,13 +14,16 @@ from manyview.config import AnyConfig, plain
 from manyview.data import Source, open_source
 from manyview.data.source import Unreadable, track
 from manyview.diagnose import Watch
-from manyview.encoders import Encoder, SplitBackbone, build_encoder
+from manyview.encoders import Encoder, Towers, build_encoder
 from manyview.errors import UserError
 from manyview.evaluate import open_test, splits
 from manyview.methods import Method
 from manyview.train import build_optimizer, build_schedule
 from manyview.views import Augment, recipe
-from manyview.views.statistics import measure_split, sampled
+from manyview.views.colourspaces import convert
+from manyview.views.named import split_views
+from manyview.views.recipes import RAND
+from manyview.views.statistics import measure, refuse_grey, sampled
 
 __all__ = ["Parts", "build", "build_augment", "pick_device"]
 
@@ -54,8 +57,11 @@ def build(kind: type[Method], config: AnyConfig, source: Source) -> Parts:
     device = pick_device(config.run.device)
     torch.manual_seed(config.run.seed)
     encoder = build_encoder(kind.encoder_config(config.method, config.encoder), image_size=config.views.image_size)
-    measure_colours(encoder, source, config.run.seed)
-    method = kind(config.method, encoder, samples=len(source), seed=config.run.seed).to(device)
+    measure_views(encoder, source, config.run.seed)
+    method = kind(config.method, encoder, samples=len(source), seed=config.run.seed)
+    if source.present is not None:
+        method.know_present(source.present)
+    method.to(device)
     if config.optim.precision == "float64":
         method.double()
     if config.run.compile:
@@ -76,12 +82,19 @@ def build(kind: type[Method], config: AnyConfig, source: Source) -> Parts:
 
 
 def build_augment(kind: type[Method], config: AnyConfig) -> Augment:
+    encoder = kind.encoder_config(config.method, config.encoder)
+    if encoder.planes and config.views.augment.endswith(RAND):
+        raise UserError(
+            f"--augment {config.views.augment} would turn and shear the colours alone, away from "
+            f"{', '.join(encoder.planes)}: use --augment {config.views.augment.removesuffix(RAND)}"
+        )
     return Augment(
         recipe(
             config.views.augment,
             min_crop=config.views.min_crop,
-            normalise=kind.encoder_config(config.method, config.encoder).split is None,  # else the encoder does it
+            normalise=encoder.split is None,  # else the encoder does it
         ),
+        planes=encoder.planes,
         views=kind.view_count(config.method),
         size=config.views.image_size,
         seed=config.run.seed,
@@ -89,26 +102,37 @@ def build_augment(kind: type[Method], config: AnyConfig) -> Augment:
     )
 
 
-def measure_colours(encoder: Encoder, source: Source, seed: int) -> None:
-    """Where the encoder sees the channels of a colour space apart: by what they are normalised, from some images."""
-    backbone = encoder.backbone
-    if not isinstance(backbone, SplitBackbone):
+def measure_views(encoder: Encoder, source: Source, seed: int) -> None:
+    """Where the encoder sees several views apart: by what their channels are normalised, from some samples."""
+    towers = encoder.backbone
+    if not isinstance(towers, Towers):
         return
-    statistics = measure_split(some_images(source, seed), backbone.split)
-    for view, numbers in backbone.channels.items():
-        for number, mean, std in zip(numbers, statistics.mean[view], statistics.std[view], strict=True):
-            backbone.mean[number], backbone.std[number] = mean, std
+
+    spaces = {view.space for view in towers.named.values() if view.space is not None}
+    there = source.present or {}
+
+    def views() -> Iterator[dict[str, Tensor]]:
+        for samples, index in some_samples(source, seed):
+            found = split_views(samples / 255, towers.named)
+            found = {name: view[there[name][index]] if name in there else view for name, view in found.items()}
+            yield found | {space: convert(samples[:, :3], space) for space in spaces}
+
+    statistics = measure(views())
+    for space in spaces:
+        refuse_grey(statistics.std[space], space)
+    for buffer, table in ((towers.mean, statistics.mean), (towers.std, statistics.std)):
+        buffer.copy_(torch.tensor([number for name in towers.named for number in table[name]]).view(-1, 1, 1))
 
 
-def some_images(source: Source, seed: int) -> Iterator[Tensor]:
-    """Images (n, 3, H, W) for statistics, the same ones whoever asks."""
+def some_samples(source: Source, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Samples (n, C, H, W) for statistics and their numbers (n,), the same ones whoever asks."""
     chosen = sampled(len(source), MEASURED, seed)
     if source.size is not None:
-        yield from (source.batch(some) for some in chosen.split(100))
+        yield from ((source.batch(some), some) for some in chosen.split(100))
         return
     for number in track(chosen.tolist(), f"colours of {source.name}"):
         with suppress(Unreadable):
-            yield source.read(number).unsqueeze(0)
+            yield source.read(number).unsqueeze(0), torch.tensor([number])
 
 
 def check_division(config: AnyConfig) -> None:
@@ -130,13 +154,13 @@ def check_division(config: AnyConfig) -> None:
 # The fields that make no sense at zero or below, or below one, those that are shares, and those that need company.
 POSITIVE = {"batch_size", "epochs", "max_steps", "lr", "image_size", "checkpoint_every", "keep", "log_every"} | {
     "temperature", "queue_size", "keys", "key_passes", "accumulate", "encoded_views", "t", "rbf_t", "draw",
-    "watch_t_neg",
+    "watch_t_neg", "decay",
 }  # fmt: skip
 NOT_NEGATIVE = {"lam", "weight_decay", "warmup_epochs", "knn_every", "watch_every", "workers"} | {
     "beta", "t_pos", "t_neg", "align_weight", "uniform_weight", "contrastive_weight",
 }  # fmt: skip
 AT_LEAST_ONE = {"imbalance_ratio"}
-SHARES = {"momentum", "sgd_momentum", "bank_momentum"}
+SHARES = {"momentum", "sgd_momentum", "bank_momentum", "jigsaw"}
 SEVERAL = {"views"}
 
 

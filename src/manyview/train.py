@@ -102,13 +102,15 @@ def trainable(module: nn.Module) -> list[Tensor]:
 
 def build_optimizer(method: Method, config: OptimConfig) -> torch.optim.Optimizer:
     scale = {"none": 1.0, "linear": config.batch_size / 256, "sqrt": math.sqrt(config.batch_size / 256)}[config.lr_rule]
+    extra: dict[str, Any] = {"betas": (0.5, 0.999)} if config.optimizer == "adam" else {}
     optimizer: torch.optim.Optimizer = create_optimizer_v2(
         method,
         opt="momentum" if config.optimizer == "sgd" else config.optimizer,  # timm's "sgd" is Nesterov's
         lr=config.lr * scale,
         weight_decay=config.weight_decay,
         momentum=config.sgd_momentum,
-        filter_bias_and_bn=config.optimizer != "sgd",
+        filter_bias_and_bn=config.optimizer in ("adamw", "lars"),
+        **extra,
     )
     return optimizer
 
@@ -122,4 +124,4 @@ def build_schedule(
         return CosineLRScheduler(optimizer, t_initial=steps, **common)
     milestones = config.milestones if config.schedule == "step" else ()
     decays = [round(m * steps) + 1 for m in milestones]  # timm looks one step ahead
-    return MultiStepLRScheduler(optimizer, decay_t=decays, decay_rate=0.1, **common)
+    return MultiStepLRScheduler(optimizer, decay_t=decays, decay_rate=config.decay, **common)

@@ -62,13 +62,27 @@ def test_source_serves_what_render_makes() -> None:
     assert torch.equal(source.labels, kinds(2, torch.arange(50)))
     assert torch.equal(source.batch(index), expected["rgb"])
     assert torch.equal(source.read(49), expected["rgb"][2])
-    assert torch.equal(source.view("depth", index), expected["depth"])
     with pytest.raises(IndexError, match="50 samples"):
         source.read(50)
 
 
+def test_further_images_are_stacked_behind_the_colours() -> None:
+    source, index = Scenes(50, seed=2, size=16).showing(("normals", "depth", "segmentation")), torch.tensor([7, 0, 49])
+    expected = render(2, index, size=16)
+    colours, normals, depth, segmentation = source.batch(index).split([3, 3, 1, 1], 1)
+    assert torch.equal(colours, expected["rgb"])
+    torch.testing.assert_close(normals / 127.5 - 1, expected["normals"], atol=1 / 127, rtol=0)
+    torch.testing.assert_close(depth * (8 / 255), expected["depth"], atol=4.1 / 255, rtol=0)
+    wall, solid, cutouts = (segmentation == grey for grey in (128, 255, 0))
+    labels = expected["segmentation"]
+    assert torch.equal(wall, labels == 0)
+    assert torch.equal(cutouts, labels == DISTRACTOR)
+    assert torch.equal(solid, ~wall & ~cutouts), "the grey of a solid does not tell its kind"
+
+
 def test_fingerprint_tells_sets_apart() -> None:
     sets = [Scenes(50), Scenes(60), Scenes(50, split="test"), Scenes(50, seed=1), Scenes(50, size=64)]
+    sets.append(Scenes(50, planes=("depth",)))
     assert len({each.fingerprint for each in sets}) == len(sets)
     assert Scenes(50).fingerprint == sets[0].fingerprint
 

@@ -1,119 +1,155 @@
-"""One encoder for each view."""
+"""Encoders with a network for each view of a sample."""
 
-from collections.abc import Iterator
+import json
+from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor, nn
-from torch import distributed as dist
-from torch.nn.functional import normalize
-from torch.nn.parallel import DistributedDataParallel
+from safetensors import safe_open
 
-from manyview.encoders import EncoderConfig, Towers, build_encoder, layer_features
+from manyview.encoders import (
+    EncoderConfig,
+    FrozenEncoder,
+    Towers,
+    build_encoder,
+    load,
+    random_like,
+    save_backbone,
+)
+from manyview.errors import UserError
+from manyview.views.colourspaces import split
+from manyview.views.named import split_views
 
 torch.set_num_threads(1)
-CHANNELS = {"L": 1, "ab": 2}
-CONFIG = EncoderConfig(backbone="tiny", dim=16, norm="group")
+CONFIG = EncoderConfig(backbone="tiny", head="linear", dim=8, split="lab")
+PLAIN = {"image_size": 16, "mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
 
 
-def towers() -> Towers:
+def backbone_of(seed: int = 0) -> tuple[Towers, torch.nn.Module]:
+    torch.manual_seed(seed)
+    encoder = build_encoder(CONFIG, image_size=16).eval()
+    assert isinstance(encoder.backbone, Towers)
+    encoder.backbone.mean.copy_(torch.tensor([50.0, 1.0, -2.0]).view(3, 1, 1))
+    encoder.backbone.std.copy_(torch.tensor([20.0, 5.0, 4.0]).view(3, 1, 1))
+    return encoder.backbone, encoder
+
+
+def test_each_view_has_its_network_and_features_stand_side_by_side() -> None:
+    backbone, _ = backbone_of()
+    images = torch.rand(4, 3, 16, 16)
+    views = split(images, "lab")
+    lightness, colours = (
+        (views["L"] - 50) / 20,
+        (views["ab"] - torch.tensor([1.0, -2.0]).view(2, 1, 1)) / torch.tensor([5.0, 4.0]).view(2, 1, 1),
+    )
+    with torch.no_grad():
+        expected = torch.cat([backbone.networks["L"](lightness), backbone.networks["ab"](colours)], 1)
+        assert torch.allclose(backbone(images), expected, atol=1e-5)
+    assert backbone.num_features == expected.shape[1] == 512
+
+
+def test_embeddings_of_the_views_have_equal_shares_of_a_unit_vector() -> None:
+    _, encoder = backbone_of()
+    with torch.no_grad():
+        embedded = encoder(torch.rand(4, 3, 16, 16))
+    assert embedded.shape == (4, 16)
+    assert encoder.dim == 16
+    for part in embedded.chunk(2, 1):
+        assert torch.allclose(part.norm(dim=1), torch.full((4,), 0.5**0.5), atol=1e-6)
+
+
+def test_a_file_brings_networks_and_statistics_back(tmp_path: Path) -> None:
+    backbone, encoder = backbone_of()
+    save_backbone(tmp_path / "encoder.safetensors", encoder, **PLAIN)  # type: ignore[arg-type]
+    loaded = load(tmp_path / "encoder.safetensors")
+    images = torch.randint(0, 256, (3, 3, 16, 16), dtype=torch.uint8)
+    with torch.no_grad():
+        assert torch.allclose(loaded(images), backbone(images / 255), atol=1e-6)
+    with safe_open(tmp_path / "encoder.safetensors", framework="pt") as file:
+        assert json.loads(file.metadata()["manyview"])["split"] == "lab"
+
+
+def test_the_random_encoder_beside_it_sees_the_same_normalised_views(tmp_path: Path) -> None:
+    backbone, encoder = backbone_of()
+    frozen = FrozenEncoder.of(encoder, **PLAIN)  # type: ignore[arg-type]
+    other = random_like(frozen, seed=3).backbone
+    assert isinstance(other, Towers)
+    assert torch.equal(other.mean, backbone.mean)
+    assert torch.equal(other.std, backbone.std)
+    first, second = (next(network.parameters()) for network in (backbone.networks["L"], other.networks["L"]))
+    assert not torch.equal(first, second)
+
+
+def test_layers_of_the_views_stand_side_by_side() -> None:
+    backbone, encoder = backbone_of()
+    frozen = FrozenEncoder.of(encoder, **PLAIN)  # type: ignore[arg-type]
+    images = torch.rand(2, 3, 16, 16)
+    found = frozen.layers(images, ["layer1", "layer4"])
+    assert found["layer1"].shape[:2] == (2, 64)
+    frozen.check_layers(["layer1", "layer4"])
+    with pytest.raises(UserError, match="--layer conv9 is no layer of this backbone: take some of conv1"):
+        frozen.check_layers(["conv9"])
+    views = backbone.views(images)
+    with torch.no_grad():
+        alone = backbone.networks["ab"].get_submodule("layer1")(
+            backbone.networks["ab"].get_submodule("act1")(
+                backbone.networks["ab"].get_submodule("bn1")(
+                    backbone.networks["ab"].get_submodule("conv1")(views["ab"])
+                )
+            )
+        )
+    assert torch.allclose(found["layer1"][:, 32:], alone, atol=1e-5)
+
+
+def test_files_of_other_encoders_do_not_speak_of_a_split(tmp_path: Path) -> None:
+    save_backbone(tmp_path / "plain.safetensors", build_encoder(EncoderConfig(backbone="tiny")), **PLAIN)  # type: ignore[arg-type]
+    with safe_open(tmp_path / "plain.safetensors", framework="pt") as file:
+        assert "split" not in json.loads(file.metadata()["manyview"])
+
+
+def test_an_unknown_view_is_answered_with_those_that_there_are() -> None:
+    with pytest.raises(UserError, match=r"--views lab,lob: 'lob' is no view. Take a colour space \(lab, "):
+        build_encoder(EncoderConfig(backbone="tiny", split="lab,lob"))
+    with pytest.raises(UserError, match="--views lab,L names L twice"):
+        build_encoder(EncoderConfig(backbone="tiny", split="lab,L"))
+
+
+def many_views() -> tuple[Towers, FrozenEncoder]:
     torch.manual_seed(0)
-    return Towers(CHANNELS, CONFIG)
+    config = EncoderConfig(backbone="tiny", head="linear", dim=8, split="normals,lab,RGB,depth")
+    encoder = build_encoder(config, image_size=16).eval()
+    assert encoder.in_channels == 7
+    assert isinstance(encoder.backbone, Towers)
+    encoder.backbone.mean.copy_(torch.rand(10, 1, 1))
+    return encoder.backbone, FrozenEncoder.of(encoder, image_size=16, mean=(0.0,) * 7, std=(1.0,) * 7)
 
 
-def batch(n: int = 3) -> dict[str, Tensor]:
-    generator = torch.Generator().manual_seed(1)
-    return {view: torch.rand(n, channels, 16, 16, generator=generator) for view, channels in CHANNELS.items()}
+def test_further_images_follow_the_colours_in_the_order_of_the_views() -> None:
+    towers, frozen = many_views()
+    samples = torch.rand(2, 7, 16, 16)
+    raw = split_views(samples, towers.named)
+    assert list(raw) == ["normals", "L", "ab", "RGB", "depth"]
+    assert torch.equal(raw["normals"], samples[:, 3:6])
+    assert torch.equal(raw["depth"], samples[:, 6:])
+    assert torch.equal(raw["RGB"], samples[:, :3])
+    assert torch.equal(raw["ab"], split(samples[:, :3], "lab")["ab"])
+    assert frozen.card.planes == ("normals", "depth")
+    with torch.no_grad():
+        expected = towers.networks["depth"](samples[:, 6:] - towers.mean[-1])
+        assert torch.allclose(frozen(samples)[:, -256:], expected, atol=1e-5)
 
 
-def test_every_view_has_an_encoder_of_its_own() -> None:
-    torch.manual_seed(0)
-    alone = {view: build_encoder(CONFIG, in_channels=channels) for view, channels in CHANNELS.items()}
-    found = towers()(batch())
-    assert list(found) == ["L", "ab"]
-    for view, images in batch().items():
-        encoder = alone[view]
-        assert torch.equal(found[view], encoder(images))
-        assert torch.equal(found[view], normalize(encoder.head(encoder.backbone(images)), dim=1))
-        assert found[view].shape == (3, 16)
-
-
-def test_weights_lie_apart_under_the_names_of_the_views() -> None:
-    state = towers().state_dict()
-    assert {tuple(name.split(".")[:2]) for name in state} == {("towers", "L"), ("towers", "ab")}
-    assert state["towers.L.backbone.conv1.weight"].shape == (32, 1, 3, 3)
-    assert state["towers.ab.backbone.conv1.weight"].shape == (32, 2, 3, 3)
-    other = Towers(CHANNELS, CONFIG)
-    other.load_state_dict(state)
-    assert torch.equal(other.features(batch()), towers().features(batch()))
-
-
-def test_the_representation_is_that_of_the_views_in_the_order_of_the_towers() -> None:
-    made, views = towers(), batch()
-    whole, parts = made.features(views), made.parts(views)
-    assert whole.shape == (3, made.num_features) == (3, 512)
-    assert torch.equal(whole, torch.cat([parts["L"], parts["ab"]], 1))
-    assert torch.equal(made.features({"ab": views["ab"], "L": views["L"]}), whole)
-    assert torch.equal(parts["ab"], made["ab"].features(views["ab"]))
-
-
-def test_layers_stand_together_along_their_channels() -> None:
-    made, views = towers(), batch()
-    found = made.layers(views, iter(["layer1", "global_pool"]))
-    single = {view: layer_features(made[view].backbone, views[view], ["layer1"])["layer1"] for view in views}
-    assert torch.equal(found["layer1"], torch.cat([single["L"], single["ab"]], 1))
-    assert torch.equal(found["global_pool"], made.features(views))
-
-
-def test_missing_views_leave_the_others() -> None:
-    made, views = towers(), batch()
-    only = {"ab": views["ab"]}
-    assert torch.equal(made(only)["ab"], made(views)["ab"])
-    assert list(made(only)) == list(made.parts(only)) == ["ab"]
-    for ask in (made.features, lambda views: made.layers(views, ["layer1"])):
-        with pytest.raises(ValueError, match=r"the views \['L'\] are missing: take `parts`"):
-            ask(only)
-
-
-@pytest.mark.parametrize("wrong", [{}, {"a": torch.rand(1, 1, 16, 16)}])
-def test_other_views_are_refused(wrong: dict[str, Tensor]) -> None:
-    with pytest.raises(ValueError, match=r"are not some of \['L', 'ab'\]"):
-        towers()(wrong)
-
-
-def test_towers_without_a_view_are_refused() -> None:
-    with pytest.raises(ValueError, match="at least one view"):
-        Towers({}, CONFIG)
-
-
-def test_each_view_is_encoded_once() -> None:
-    made, calls = towers(), list[str]()
-    for view in CHANNELS:
-        made[view].backbone.register_forward_hook(lambda *_, view=view: calls.append(view))
-    made(batch())
-    assert calls == ["L", "ab"]
-
-
-@pytest.fixture
-def one_rank() -> Iterator[None]:
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
-
-
-def gradients(made: Towers, call: nn.Module) -> dict[str, Tensor]:
-    found = call(batch())
-    (found["L"] * found["ab"].roll(1, 0)).sum().backward()
-    return {name: parameter.grad for name, parameter in made.named_parameters() if parameter.grad is not None}
-
-
-def test_one_call_is_enough_for_the_gradients_of_several_ranks(one_rank: None) -> None:
-    plain, wrapped = towers(), towers()
-    parallel = DistributedDataParallel(wrapped)  # complains about a parameter that a step does not use
-    for _ in range(2):
-        plain.zero_grad()
-        parallel.zero_grad()
-        expected, found = gradients(plain, plain), gradients(wrapped, parallel)
-        assert set(found) == set(expected) == {name for name, _ in plain.named_parameters()}
-        for name, gradient in expected.items():
-            torch.testing.assert_close(found[name], gradient)
+def test_some_views_alone_are_an_encoder_too(tmp_path: Path) -> None:
+    towers, frozen = many_views()
+    samples = torch.rand(2, 7, 16, 16)
+    part = frozen.only(["depth", "L"])
+    assert part.card.in_channels == 4
+    assert part.card.split == "depth,lab.L"
+    found = part(torch.cat((samples[:, :3], samples[:, 6:]), 1))
+    features = dict(zip(towers.named, frozen(samples).split(256, 1), strict=True))
+    assert torch.allclose(found, torch.cat((features["depth"], features["L"]), 1), atol=1e-6)
+    with pytest.raises(UserError, match="--view depht: choose some of the encoder's views normals, L, ab, RGB, depth"):
+        frozen.only(["depht"])
+    whole = FrozenEncoder.of(build_encoder(EncoderConfig(backbone="tiny")), **PLAIN)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="--view L: this encoder sees whole images"):
+        whole.only(["L"])

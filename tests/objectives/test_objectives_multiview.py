@@ -147,6 +147,7 @@ def test_the_mean_over_unequal_ranks_is_the_loss_of_the_whole_batch() -> None:
     whole = multiview(named(views), contrast=CONTRAST, present=named(there))
     halves = [slice(0, 3), slice(3, 6)]
     counts = [torch.tensor([(there[a] & there[b])[half].sum() for a, b in EDGES["full"] if b < 3]) for half in halves]
+    counts = [both_ways.repeat_interleave(2) for both_ways in counts]
     mean_count = torch.stack(counts).double().mean(0)
 
     def over_ranks(count: Tensor) -> Tensor:

@@ -64,7 +64,7 @@ def test_the_size_of_a_tile_can_be_chosen_for_a_page() -> None:
 def test_a_colour_space_is_shown_in_false_colours_beside_each_view() -> None:
     quiet = replace(RECIPES["cmc"], scale=(1.0, 1.0), ratio=(1.0, 1.0), flip=0.0)
     augment = Augment(quiet, views=1, size=96, seed=0)
-    pixels = picture([gradient(96, 96)], augment, colours="rgb")
+    pixels = picture([gradient(96, 96)], augment, split="rgb")
     assert pixels.shape[1] == 8 + 4 * (96 + 8)  # original, view, R, GB
     red, green_and_blue = (pixels[28 : 28 + 96, 8 + column * 104 : 104 + column * 104] for column in (2, 3))
     assert np.array_equal(red[..., 0], red[..., 1])

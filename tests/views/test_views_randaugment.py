@@ -10,6 +10,7 @@ from torch import Tensor
 from torchvision.transforms import v2
 
 from manyview.errors import UserError
+from manyview.views import Augment, recipe
 from manyview.views.randaugment import OPERATIONS, RandAugment, RandPlan
 
 PICTURES = torch.nn.functional.interpolate(
@@ -65,7 +66,7 @@ def test_images_are_augmented_together_as_one_by_one() -> None:
     images = PICTURES.repeat(20, 1, 1, 1)[..., :40, :]
     before = images.clone()
     augment = RandAugment(operations=3, magnitude=12, seed=0)
-    plan = augment.plan(torch.arange(len(images)), 0, 0)
+    plan = augment.plan(torch.arange(len(images)), 0, 1).view(0)
     together = augment.apply(images, plan)
     assert together.dtype == torch.uint8
     assert torch.equal(images, before)
@@ -76,15 +77,20 @@ def test_images_are_augmented_together_as_one_by_one() -> None:
 
 def test_a_plan_is_a_function_of_seed_epoch_sample_and_view() -> None:
     augment, index = RandAugment(seed=0), torch.arange(40)
-    plan = augment.plan(index, 2, 1)
+    plan = augment.plan(index, 2, 2).view(1)
     part = torch.tensor([31, 4])
-    assert all(torch.equal(few, every[part]) for few, every in zip(augment.plan(part, 2, 1), plan, strict=True))
-    others = (augment.plan(index, 3, 1), augment.plan(index, 2, 0), RandAugment(seed=1).plan(index, 2, 1))
+    few_of_more = augment.plan(part, 2, 5).view(1)
+    assert all(torch.equal(few, every[part]) for few, every in zip(few_of_more, plan, strict=True))
+    others = (
+        augment.plan(index, 3, 2).view(1),
+        augment.plan(index, 2, 2).view(0),
+        RandAugment(seed=1).plan(index, 2, 2).view(1),
+    )
     assert all(not torch.equal(mine, its) for other in others for mine, its in zip(plan, other, strict=True))
 
 
 def test_all_operations_are_as_likely_in_both_directions() -> None:
-    plan = RandAugment(seed=0).plan(torch.arange(30_000), 0, 0)
+    plan = RandAugment(seed=0).plan(torch.arange(30_000), 0, 1).view(0)
     for column in range(2):
         courses = torch.bincount(plan.operation[:, column] * 2 + plan.backwards[:, column].long()) / 30_000
         assert courses.tolist() == pytest.approx([1 / 28] * 28, abs=5 * math.sqrt(1 / 28 / 30_000))
@@ -93,3 +99,19 @@ def test_all_operations_are_as_likely_in_both_directions() -> None:
 def test_a_magnitude_beyond_the_scale_is_refused() -> None:
     with pytest.raises(UserError, match="magnitude 31 must lie between 0 and 30"):
         RandAugment(magnitude=31, seed=0)
+
+
+def test_a_recipe_with_it_behind_is_the_recipe_and_then_it() -> None:
+    images, index = PICTURES.repeat(3, 1, 1, 1), torch.arange(3 * len(PICTURES))
+    plain, followed = (Augment(recipe(name, normalise=False), views=2, size=24, seed=5) for name in ("cmc", "cmc+ra"))
+    before = (plain.apply(images, plain.plan(index, 1)) * 255).round().to(torch.uint8)
+    plan = followed.plan(index, 1)
+    after = followed.apply(images, plan) * 255
+    alone = RandAugment(operations=2, magnitude=9, seed=5)
+    for view in range(2):
+        expected = alone.apply(before[view].contiguous(), RandPlan(plan.operation[:, view], plan.backwards[:, view]))
+        # Means over a part of the batch may round differently.
+        assert ((after[view] - expected).abs() > 1.5).float().mean() < 0.01
+    assert (after - before).abs().mean() > 5
+    with pytest.raises(UserError, match=r"--augment cmc\+rb is not known: choose one of moco-v1.* with \+ra behind"):
+        recipe("cmc+rb")

@@ -1,18 +1,15 @@
-"""The statistics that normalise views: what they measure, how they are kept, and what they refuse."""
+"""The statistics that normalise views: what they measure, and what they refuse."""
 
-import json
 from functools import cache
-from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
-from manyview.data.scenes import Scenes
-from manyview.data.source import track
+from manyview.data.scenes import Scenes, render
 from manyview.errors import UserError
-from manyview.views.colourspaces import SPLITS, split
-from manyview.views.statistics import Statistics, measure, measure_split, sampled
+from manyview.views.colourspaces import SPLITS, convert, split
+from manyview.views.statistics import Statistics, measure, refuse_grey, sampled
 
 
 @cache
@@ -22,7 +19,7 @@ def scenes() -> Tensor:
 
 def measured(name: str) -> tuple[Statistics, Tensor]:
     images = scenes()
-    return measure_split(images.split(7), name), images
+    return measure(split(part, name) for part in images.split(7)), images
 
 
 @pytest.mark.parametrize("name", ["lab", "hsv", "ycbcr"])
@@ -36,18 +33,14 @@ def test_statistics_of_batches_are_those_of_all_pixels(name: str) -> None:
         )
 
 
-def test_normalised_views_have_zero_mean_and_unit_variance() -> None:
-    statistics, images = measured("lab")
-    for view in statistics.normalise(split(images, "lab")).values():
-        channels = view.transpose(0, 1).flatten(1)
-        torch.testing.assert_close(channels.mean(1), torch.zeros(len(channels)), atol=1e-4, rtol=0)
-        torch.testing.assert_close(channels.std(1), torch.ones(len(channels)), atol=1e-3, rtol=0)
-
-
 def test_once_normalised_the_television_spaces_are_one_but_for_a_sign() -> None:
     def normalised(name: str) -> Tensor:
         statistics, images = measured(name)
-        return torch.cat(list(statistics.normalise(split(images, name)).values()), 1)
+        mean, std = (
+            torch.tensor([number for view in table.values() for number in view]).view(3, 1, 1)
+            for table in (statistics.mean, statistics.std)
+        )
+        return (torch.cat(list(split(images, name).values()), 1) - mean) / std
 
     expected = normalised("yuv")
     for name in ("ypbpr", "ycbcr", "ydbdr"):
@@ -57,7 +50,7 @@ def test_once_normalised_the_television_spaces_are_one_but_for_a_sign() -> None:
 
 
 def test_any_views_can_be_measured() -> None:
-    depth = Scenes(10, size=16).view("depth", torch.arange(10))
+    depth = render(0, torch.arange(10), size=16, views=("depth",))["depth"]
     statistics = measure({"depth": part} for part in depth.split(3))
     assert statistics.mean["depth"][0] == pytest.approx(depth.double().mean().item())
 
@@ -65,9 +58,8 @@ def test_any_views_can_be_measured() -> None:
 def test_a_source_is_measured_on_a_sample_of_it() -> None:
     source = Scenes(500, size=8)
     chosen = sampled(len(source), 200, seed=0)
-    batches = (source.batch(part) for part in chosen.split(64))
-    few = measure_split(track(batches, "statistics"), "lab")
-    every = measure_split([source.batch(torch.arange(500))], "lab")
+    few = measure(split(source.batch(part), "lab") for part in chosen.split(64))
+    every = measure([split(source.batch(torch.arange(500)), "lab")])
     assert few.mean["L"][0] == pytest.approx(every.mean["L"][0], abs=0.2 * every.std["L"][0])
 
 
@@ -80,60 +72,11 @@ def test_a_sample_depends_on_the_seed_alone() -> None:
     assert torch.equal(sampled(50, 100, seed=0), torch.arange(50))
 
 
-def test_statistics_survive_a_file(tmp_path: Path) -> None:
-    statistics, _ = measured("ydbdr")
-    path = tmp_path / "new" / "statistics.json"
-    statistics.save(path)
-    assert Statistics.load(path) == statistics
-    assert [entry.name for entry in path.parent.iterdir()] == ["statistics.json"]
-
-
-def statistics_file(path: Path, std: object) -> Path:
-    path.write_text(json.dumps({"mean": {"L": [50.0], "ab": [0.0, 1.0]}, "std": std}))
-    return path
-
-
-@pytest.mark.parametrize(
-    "std",
-    [
-        {"L": [1.0]},
-        {"L": [1.0], "ab": [1.0]},
-        {"L": [1.0], "ab": [1.0, 0.0]},
-        {"L": [1.0], "ab": [1.0, float("nan")]},
-        {"L": [1.0], "ab": [1.0, "wide"]},
-        {"L": [1.0], "ab": None},
-        [1.0],
-        None,
-    ],
-)
-def test_a_spoilt_file_is_named(tmp_path: Path, std: object) -> None:
-    path = statistics_file(tmp_path / "spoilt.json", std)
-    with pytest.raises(UserError, match=r"spoilt\.json holds no statistics of views"):
-        Statistics.load(path)
-
-
-def test_a_file_that_is_missing_or_no_json_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"absent\.json cannot be read \(No such file"):
-        Statistics.load(tmp_path / "absent.json")
-    (tmp_path / "cut.json").write_text('{"mean": {"L"')
-    with pytest.raises(UserError, match=r"cut\.json holds no statistics"):
-        Statistics.load(tmp_path / "cut.json")
-    (tmp_path / "bytes.json").write_bytes(b"\xff\xfe\x00{")
-    with pytest.raises(UserError, match=r"bytes\.json holds no statistics"):
-        Statistics.load(tmp_path / "bytes.json")
-
-
-def test_statistics_of_other_views_are_refused() -> None:
-    statistics, images = measured("lab")
-    with pytest.raises(UserError, match=r"view Y has 1 channels, and the statistics, of L, ab, know 0 of it"):
-        statistics.normalise(split(images, "yuv"))
-
-
 def test_grey_images_have_no_colour_to_normalise() -> None:
     greys = torch.randint(0, 256, (4, 1, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(4))
     for name in ("lab", "ydbdr", "hsv"):
         with pytest.raises(UserError, match=f"grey, so that {name} has|same in all pixels"):
-            measure_split([greys.expand(-1, 3, -1, -1)], name)
+            refuse_grey(measure([{name: convert(greys.expand(-1, 3, -1, -1), name)}]).std[name], name)
 
 
 @pytest.mark.parametrize("name", SPLITS)
@@ -148,4 +91,6 @@ def test_a_constant_view_is_refused() -> None:
 
 def test_nothing_cannot_be_measured() -> None:
     with pytest.raises(UserError, match="no images"):
-        measure_split([], "lab")
+        measure([])
+    with pytest.raises(UserError, match="no images"):  # of a view that no sample has
+        measure([{"L": torch.rand(2, 1, 4, 4), "depth": torch.rand(0, 1, 4, 4)}])

@@ -1,7 +1,6 @@
-"""Views that are cropped and flipped together show the same place, and their geometry stays true."""
+"""The further images of a sample are cut and mirrored with its colours, and their geometry stays true."""
 
 import math
-from fractions import Fraction
 from functools import cache
 
 import pytest
@@ -10,137 +9,99 @@ import torch.nn.functional as F
 from torch import Tensor
 from torchvision.transforms.v2.functional import resized_crop
 
-from manyview.data.scenes import DISTRACTOR, render
-from manyview.views import RECIPES, Augment
-from manyview.views.together import crop_together
+from manyview.data.scenes import Scenes
+from manyview.views import RECIPES, Augment, Plan
 
 SIZE = 64
 SAMPLES = 24
-SOLIDS_END = 3.42  # depth: solids lie before, cut-outs and wall behind
+PLANES = ("depth", "normals", "segmentation")
+SOLIDS_END = 3.42 / 8  # depth: solids lie before, cut-outs and wall behind
 
 
 @cache
-def scenes() -> dict[str, Tensor]:
-    return render(0, torch.arange(SAMPLES), size=SIZE)
+def scenes() -> Tensor:
+    return Scenes(SAMPLES, size=SIZE, planes=PLANES).batch(torch.arange(SAMPLES))
 
 
-def whole(samples: int, *, flip: bool) -> tuple[Tensor, Tensor]:
-    return torch.tensor([0, 0, SIZE, SIZE]).expand(samples, 4), torch.full((samples,), flip)
+def made(size: int, *, views: int = 1, **plan: Tensor) -> tuple[dict[str, Tensor], Augment, Plan]:
+    """Views of the scenes as training draws them, but for what `plan` says: (V·N, c, size, size) by name."""
+    augment = Augment(RECIPES["cmc"], views=views, size=size, seed=0, planes=PLANES)
+    drawn = augment.plan(torch.arange(SAMPLES), 0)._replace(**plan)
+    rgb, depth, normals, segmentation = augment.apply(scenes(), drawn).flatten(0, 1).split([3, 1, 3, 1], 1)
+    mean, std = (torch.tensor(numbers).view(3, 1, 1) for numbers in (augment.recipe.mean, augment.recipe.std))
+    named = {"rgb": rgb * std + mean, "depth": depth, "normals": 2 * normals - 1, "segmentation": segmentation}
+    return named, augment, drawn
 
 
-def drawn(size: int) -> tuple[Tensor, Tensor]:
-    """Boxes and flips as training draws them."""
-    augment = Augment(RECIPES["moco-v2"], views=1, size=size, seed=0)
-    plan = augment.plan(torch.arange(SAMPLES), 0)
-    return augment.boxes(plan, SIZE, SIZE)[:, 0], plan.flip[:, 0]
-
-
-def normals_of_depth(depth: Tensor) -> Tensor:
-    """What central differences say: (N, 1, H, W) -> (N, 3, H − 2, W − 2). The image is 2 wide, and y points up."""
-    pixel = 2 / depth.shape[-1]
-    x = (depth[..., 1:-1, 2:] - depth[..., 1:-1, :-2]) / (2 * pixel)
-    y = (depth[..., :-2, 1:-1] - depth[..., 2:, 1:-1]) / (2 * pixel)
-    return F.normalize(torch.cat((x, y, torch.ones_like(x)), 1), dim=1)
-
-
-def smooth_places(normals: Tensor) -> Tensor:
-    """(N, H − 2, W − 2): neither a silhouette nor a crease nearby, where differences would say nothing."""
-    inner = normals[..., 1:-1, 1:-1]
-    around = [normals[..., top : top + SIZE - 2, left : left + SIZE - 2] for top in range(3) for left in range(3)]
-    alike = torch.stack([(inner * other).sum(1) for other in around]).amin(0) > 0.97
-    return alike & (inner[:, 2] > 0.5)
+def whole(*, flip: bool) -> dict[str, Tensor]:
+    area, ratio = torch.ones(SAMPLES, 1, 10), torch.zeros(SAMPLES, 1, 10)
+    return made(SIZE, area=area, ratio=ratio, flip=torch.full((SAMPLES, 1), flip))[0]
 
 
 @pytest.mark.parametrize("flip", [False, True])
 def test_normals_are_those_of_the_mirrored_surface(flip: bool) -> None:
-    crops = crop_together(scenes(), *whole(SAMPLES, flip=flip), SIZE)
-    places = smooth_places(crops["normals"])
-    segmentation = crops["segmentation"][:, 0]
-    same = (segmentation.unfold(1, 3, 1).unfold(2, 3, 1) == segmentation[:, 1:-1, 1:-1, None, None]).all(-1).all(-1)
-    places &= same
-    expected = normals_of_depth(crops["depth"])
-    agreement = (crops["normals"][..., 1:-1, 1:-1] * expected).sum(1)[places]
-    assert len(agreement) > 0.5 * SAMPLES * SIZE**2
-    assert agreement.quantile(0.01) > 0.99
-    x = crops["normals"][:, :1, 1:-1, 1:-1]
-    mirrored = torch.cat((-x, crops["normals"][:, 1:, 1:-1, 1:-1]), 1)
-    assert (mirrored * expected).sum(1)[places].mean() < 0.95, "the test must see the sign of x"
+    """Where a surface leans to the right, its depth grows to the right."""
+    crops = whole(flip=flip)
+    reach, inner = 4, slice(4, -4)
+    # Depth has 256 steps: smoothed, its differences still tell the slope.
+    depth = F.avg_pool2d(crops["depth"], 5, 1, 2, count_include_pad=False)[:, 0]
+    slopes = depth[:, :, 2 * reach :] - depth[:, :, : -2 * reach], depth[:, : -2 * reach] - depth[:, 2 * reach :]
+    highest, lowest = (sign * F.max_pool2d(sign * crops["segmentation"], 13, 1, 6)[:, 0] for sign in (1, -1))
+    one_thing = (highest - lowest < 0.1)[:, inner, inner]
+    assert one_thing.float().mean() > 0.2
+    x, y, z = crops["normals"][:, :, inner, inner].unbind(1)
+    for slope, along in zip((slopes[0][:, inner], slopes[1][:, :, inner]), (x, y), strict=True):
+        places = one_thing & (z > 0.5)
+        agreement = torch.corrcoef(torch.stack((slope[places], (along / z)[places])))[0, 1]
+        assert agreement > 0.9
 
 
 def test_a_flip_is_a_mirror_of_the_crop() -> None:
-    boxes, _ = drawn(48)
-    plain, flipped = (crop_together(scenes(), boxes, torch.full((SAMPLES,), flip), 48) for flip in (False, True))
+    plain, flipped = (made(48, flip=torch.full((SAMPLES, 1), flip))[0] for flip in (False, True))
     sign = torch.tensor([-1.0, 1.0, 1.0]).view(3, 1, 1)
     for name, view in flipped.items():
         mirrored = plain[name].flip(-1) * (sign if name == "normals" else 1)
-        torch.testing.assert_close(view, mirrored.to(view.dtype), atol=1e-5, rtol=0)
+        torch.testing.assert_close(view, mirrored, atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize("size", [24, 64, 96])
 def test_the_edges_of_all_views_coincide(size: int) -> None:
-    boxes, flip = drawn(size)
-    crops = crop_together(scenes(), boxes, flip, size)
-    segmentation = crops["segmentation"].float()
-    solid = (segmentation > 0) & (segmentation < DISTRACTOR)
-    near = crops["depth"] < SOLIDS_END
-    reach = max(1, math.ceil(size / int(boxes[:, 2:].min()) / 2))  # half an old pixel, in new ones
+    crops, augment, plan = made(size)
+    solid, near = crops["segmentation"] > 0.75, crops["depth"] < SOLIDS_END
+    smallest = int(augment.boxes(plan, SIZE, SIZE)[..., 2:].min())
+    reach = max(1, math.ceil(size / smallest))  # an old pixel, in new ones
     highest, lowest = (sign * F.max_pool2d(sign * solid.float(), 2 * reach + 1, 1, reach) for sign in (1, -1))
     edge = highest != lowest
-    assert solid.any((1, 2, 3)).all()
-    assert not (solid != near)[~edge].any(), "depth and labels part only at an edge"
+    assert solid.any((1, 2, 3)).float().mean() > 0.9
+    assert not (solid != near)[~edge].any(), "depth and segmentation part only at an edge"
     assert (solid != near)[edge].float().mean() < 0.25
 
 
-@pytest.mark.parametrize("size", [20, 64, 100])
-def test_all_views_show_the_same_place(size: int) -> None:
-    """Every view holds the number of its column or row, so that each crop tells where it was cut."""
-    line = torch.arange(SIZE).float()
-    column, row = line.expand(SAMPLES, 1, SIZE, SIZE), line[:, None].expand(SAMPLES, 1, SIZE, SIZE)
-    for place in (column, row):
-        views = {"rgb": place.expand(-1, 3, -1, -1) / SIZE, "depth": place, "segmentation": place.to(torch.uint8)}
-        boxes, flip = drawn(size)
-        crops = crop_together(views, boxes, flip, size)
-        torch.testing.assert_close(crops["rgb"][:, :1] * SIZE, crops["depth"], atol=1e-4, rtol=0)
-        # At the border an average misses what lies outside, up to a sixth of the two pixels that it spans.
-        reduction = (boxes[:, 2:].amax(1) / size).clamp_min(1).view(-1, 1, 1, 1)
-        off = (crops["depth"] - crops["segmentation"]).abs()
-        assert (off <= 0.5 + reduction / 3).all()
-        assert (off <= 0.501)[..., 2:-2, 2:-2].all()
-
-
-def test_colours_and_depth_are_torchvisions() -> None:
-    boxes, flip = drawn(40)
-    crops = crop_together(scenes(), boxes, flip, 40)
-    for name, scale in (("rgb", 255), ("depth", 1)):
-        for number, (top, left, height, width) in enumerate(boxes.tolist()):
-            image = scenes()[name][number].float() / scale
-            expected = resized_crop(image, top, left, height, width, [40, 40], antialias=True)
-            expected = expected.flip(-1) if flip[number] else expected
-            torch.testing.assert_close(crops[name][number], expected, atol=1e-4, rtol=0)
-
-
-def test_labels_are_those_at_the_centres_of_the_new_pixels() -> None:
-    boxes, flip = drawn(28)
-    cut = crop_together(scenes(), boxes, flip, 28)["segmentation"]
-    assert cut.dtype == torch.uint8
+def test_colours_and_further_images_are_torchvisions_crops() -> None:
+    crops, augment, plan = made(40, views=2)
+    boxes = augment.boxes(plan, SIZE, SIZE).transpose(0, 1).flatten(0, 1)
+    stack = torch.cat([(crops[name] + 1) / 2 if name == "normals" else crops[name] for name in ("rgb", *PLANES)], 1)
     for number, (top, left, height, width) in enumerate(boxes.tolist()):
-        rows = [top + int(Fraction(2 * pixel + 1, 2) * Fraction(height, 28)) for pixel in range(28)]
-        columns = [left + int(Fraction(2 * pixel + 1, 2) * Fraction(width, 28)) for pixel in range(28)]
-        expected = scenes()["segmentation"][number, 0][rows][:, columns]
-        assert torch.equal(cut[number, 0], expected.flip(-1) if flip[number] else expected)
+        image = scenes()[number % SAMPLES] / 255
+        expected = resized_crop(image, top, left, height, width, [40, 40], antialias=True)
+        if plan.flip.T.flatten()[number]:
+            expected = expected.flip(-1)
+            expected[4] = 1 - expected[4]  # the x of the normals
+        torch.testing.assert_close(stack[number], expected, atol=1e-4, rtol=0)
 
 
-def test_normals_keep_their_length_and_their_absence() -> None:
-    views = {"normals": scenes()["normals"].clone()}
-    views["normals"][0] = 0
-    crops = crop_together(views, *drawn(24), 24)["normals"]
-    assert torch.equal(crops[0], torch.zeros(3, 24, 24))
-    torch.testing.assert_close(crops[1:].norm(dim=1), torch.ones(SAMPLES - 1, 24, 24))
+def test_workers_that_cut_one_by_one_give_the_same_views() -> None:
+    augment = Augment(RECIPES["cmc"], views=2, size=32, seed=0, planes=PLANES)
+    plan = augment.plan(torch.arange(SAMPLES), 3)
+    crops = torch.stack([augment.crop(image, number, 3) for number, image in enumerate(scenes())])
+    together = augment.apply(scenes(), plan)
+    assert together.shape == (2, SAMPLES, 8, 32, 32)
+    assert together.flatten(0, 1).is_contiguous(memory_format=torch.channels_last)
+    mean_difference = (augment.apply(crops, plan) - together).abs().mean()
+    assert mean_difference < 0.01  # cut crops are rounded to whole numbers, and colours are divided by deviations
 
 
-def test_views_that_do_not_belong_together_are_refused() -> None:
-    boxes, flip = whole(1, flip=False)
-    with pytest.raises(ValueError, match=r"views \['flow'\] are not among"):
-        crop_together({"flow": torch.zeros(1, 2, SIZE, SIZE)}, boxes, flip, 8)
-    with pytest.raises(ValueError, match="views of one size"):
-        crop_together({"rgb": torch.zeros(1, 3, SIZE, SIZE), "depth": torch.zeros(1, 1, 8, 8)}, boxes, flip, 8)
+def test_samples_without_the_further_images_are_refused() -> None:
+    augment = Augment(RECIPES["cmc"], views=1, size=16, seed=0, planes=("depth",))
+    with pytest.raises(ValueError, match="samples of 3 channels where views of 4 are made"):
+        augment.apply(scenes()[:, :3], augment.plan(torch.arange(SAMPLES), 0))

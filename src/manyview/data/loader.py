@@ -23,7 +23,7 @@ _GIVE_UP = 64  # unreadable images in a row: the disk is gone, not an image
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
-Crop = Callable[[Tensor, int, int], Tensor]  # image (3, H, W), index, epoch -> (V, 3, h, w) uint8
+Crop = Callable[[Tensor, int, int], Tensor]  # sample (C, H, W), index, epoch -> (V, C, h, w) uint8
 
 
 @dataclass
@@ -33,7 +33,7 @@ class Batch:
     step: int
     epoch: int
     index: Tensor  # (N,) int64
-    images: Tensor  # uint8: whole images (N, 3, H, W), or crops cut by the workers (N, V, 3, h, w)
+    images: Tensor  # uint8: whole samples (N, C, H, W), or crops cut by the workers (N, V, C, h, w)
     unreadable: tuple[int, ...] = ()  # samples that others stand in for
     reasons: tuple[str, ...] = ()  # why, one for each
 

@@ -3,7 +3,7 @@
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +28,7 @@ from manyview.data.source import (
     track,
 )
 from manyview.errors import UserError
+from manyview.stack import PLANES, channels_of
 
 __all__ = ["Packed", "SizesDifferError", "cache_path", "pack", "pack_once"]
 
@@ -44,6 +45,8 @@ class SizesDifferError(UserError):
 class Packed(Arrays):
     """A packed file. Pages are read as they are touched, and every process maps the file for itself."""
 
+    origin: Source | None = None  # what it is a copy of, where that is at hand
+
     def __init__(self, path: str | Path, *, labelled: bool = True) -> None:
         self.path = Path(path)
         self._labelled = labelled
@@ -53,6 +56,7 @@ class Packed(Arrays):
         self.size = (self.images.shape[2], self.images.shape[3])
         self.fingerprint = facts["fingerprint"]
         self.preprocess = facts["preprocess"]
+        self.planes = tuple(facts["planes"])
         self.ids = Names(tensors["ids"].numpy().tobytes())
         self.unreadable = tuple((id_, reason) for id_, reason in facts["unreadable"])
         if labelled and "labels" in tensors:
@@ -61,6 +65,12 @@ class Packed(Arrays):
 
     def id(self, index: int) -> str:
         return self.ids[range(len(self))[index]]
+
+    def showing(self, planes: Sequence[str]) -> Source:
+        if self.origin is None or tuple(planes) == self.planes:
+            return super().showing(planes)
+        shown = self.origin.showing(planes)
+        return pack_once(shown, cache_path(shown, shown.fingerprint), labelled=self._labelled)
 
     def __reduce__(self) -> tuple[Any, ...]:  # a mapped tensor would be copied
         return _reopen, (self.path, self._labelled)
@@ -102,8 +112,15 @@ def _require(condition: bool, otherwise: str) -> None:
 
 def _check(facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     images, ids, labels = tensors["images"], tensors["ids"], tensors.get("labels")
+    planes = facts.setdefault("planes", [])
     _require(
-        images.ndim == 4 and images.shape[1] == 3 and images.numel() > 0, "its images are not (n, 3, height, width)"
+        isinstance(planes, list) and all(isinstance(plane, str) and plane in PLANES for plane in planes),
+        "its further images are unknown",
+    )
+    channels = channels_of(planes)
+    _require(
+        images.ndim == 4 and images.shape[1] == channels and images.numel() > 0,
+        f"its images are not (n, {channels}, height, width)",
     )
     _require(int((ids == 0).sum()) >= len(images), "ids are missing")
     texts = (facts.get("name"), facts.get("fingerprint"), facts.get("preprocess"))
@@ -143,6 +160,7 @@ def pack_once(source: Source, path: Path, *, labelled: bool = True) -> Packed:
         try:
             found = Packed(path, labelled=labelled)
             found.name = source.name  # the path may have been written in another way when it was packed
+            found.origin = source
             return found
         except UserError:
             note(f"{path} is damaged and will be made again")
@@ -153,7 +171,9 @@ def pack_once(source: Source, path: Path, *, labelled: bool = True) -> Packed:
         f"({path.stat().st_size / 2**20:,.1f} MiB, {time.monotonic() - began:.1f} s) for this and later runs"
         + (f"; {len(packed.unreadable):,} cannot be read and were left out" if packed.unreadable else "")
     )
-    return Packed(path, labelled=labelled)
+    packed = Packed(path, labelled=labelled)
+    packed.origin = source
+    return packed
 
 
 def cache_path(source: Source, key: str) -> Path:
@@ -186,7 +206,7 @@ def _pack(source: Source, path: Path, image_size: int | None, progress: bool, ot
 
 def _write(source: Source, path: Path, image_size: int | None, progress: bool) -> None:
     size = (image_size, image_size) if image_size else source.size or _first_size(source)
-    chunk = max(1, min(256, _CHUNK_BYTES // (3 * size[0] * size[1])))
+    chunk = max(1, min(256, _CHUNK_BYTES // (channels_of(source.planes) * size[0] * size[1])))
     starts = range(0, len(source), chunk)
     # The workers are forked here, before the progress bar has a thread.
     chunks = read_ahead(
@@ -219,7 +239,7 @@ def _first_size(source: Source) -> tuple[int, int]:
 
 @dataclass
 class _Reader:
-    """Runs of samples as (N, 3, H, W) images, the numbers of those that could be read, and why the others could not."""
+    """Runs of samples as (N, C, H, W) images, the numbers of those that could be read, and why the others could not."""
 
     source: Source
     size: tuple[int, int]
@@ -245,7 +265,7 @@ class _Reader:
         return stacked, list(images), reasons
 
     def _fit(self, images: Tensor) -> Tensor:
-        """(N, 3, H, W) -> the centre of what the shorter side's resizing gives."""
+        """(N, C, H, W) -> the centre of what the shorter side's resizing gives."""
         if self.image_size is None:
             return images
         side, (height, width) = self.image_size, images.shape[2:]
@@ -287,7 +307,9 @@ class _Writer:
     def finish(self, kept: list[int], failed: list[tuple[str, str]], *, resized: bool) -> None:
         source = self.source
         ids = b"".join(source.id(number).encode() + b"\0" for number in kept)
-        ids += b"\0" * (-(len(kept) * 3 * self.size[0] * self.size[1] + len(ids)) % 8)  # aligns the labels
+        ids += b"\0" * (
+            -(len(kept) * channels_of(source.planes) * self.size[0] * self.size[1] + len(ids)) % 8
+        )  # aligns the labels
         unreadable = json.dumps(failed).encode()
         labels = b"" if source.labels is None else source.labels[kept].numpy().tobytes()
         self.file.write(ids + labels + unreadable)
@@ -300,18 +322,19 @@ class _Writer:
         self.file.write(self.reserved.to_bytes(8, "little") + header.ljust(self.reserved))
 
     def _header(self, count: int, *, ids: int, unreadable: int, fingerprint: str, resized: bool) -> bytes:
-        height, width = self.size
+        channels, (height, width) = channels_of(self.source.planes), self.size
         facts = {
             "format": _FORMAT,
             "name": self.source.name,
             "classes": self.source.classes,
             "fingerprint": fingerprint,
+            "planes": self.source.planes,
             "preprocess": f"shorter side resized to {height}, centre crop {height} × {width}"
             if resized
             else "as stored",
         }
         tensors: list[tuple[str, str, list[int], int]] = [
-            ("images", "U8", [count, 3, height, width], count * 3 * height * width),
+            ("images", "U8", [count, channels, height, width], count * channels * height * width),
             ("ids", "U8", [ids], ids),
             *([] if self.source.labels is None else [("labels", "I64", [count], 8 * count)]),
             ("unreadable", "U8", [unreadable], unreadable),

@@ -31,6 +31,7 @@ _SPLITS = {"train": 0, "test": 1 << 40}  # the first scene of each
 _PIXELS_AT_ONCE = 256 * 32 * 32  # what is worked on together stays close to the cache
 _DISTRACTORS = 3
 _ROUNDS, _STEPS_PER_ROUND = 16, 4  # of sphere tracing
+_FARTHEST = 8  # no depth is as large
 _NEAR = 1e-3  # a ray that comes closer has hit
 _STRIDE = 2e-3  # of the differences that give a normal
 
@@ -498,13 +499,24 @@ class Scenes(Source):
     labels: Tensor
     size: tuple[int, int]
 
-    def __init__(self, samples: int = 10_000, *, split: str = "train", seed: int = 0, size: int = 32) -> None:
+    def __init__(
+        self,
+        samples: int = 10_000,
+        *,
+        split: str = "train",
+        seed: int = 0,
+        size: int = 32,
+        planes: tuple[str, ...] = (),
+    ) -> None:
         if split not in _SPLITS:
             raise ValueError(f"split {split!r} is not one of {tuple(_SPLITS)}")
+        self.planes = planes
         self.name, self.classes = "scenes", tuple(KINDS)
         self.split, self.seed, self.size = split, seed, (size, size)
         self.labels = kinds(seed, torch.arange(samples) + _SPLITS[split])
-        self.fingerprint = digest(f"scenes {_VERSION} {samples} {split} {seed} {size}".encode())
+        self.fingerprint = digest(
+            " ".join(["scenes", *map(str, (_VERSION, samples, split, seed, size)), *planes]).encode()
+        )
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -513,15 +525,29 @@ class Scenes(Source):
         return f"{self.split}/{index}"
 
     def read(self, index: int) -> Tensor:
-        """(3, H, W) uint8."""
+        """(C, H, W) uint8."""
         return self.batch(torch.tensor([index]))[0]
 
     def batch(self, index: Tensor) -> Tensor:
-        """(N,) to (N, 3, H, W) uint8."""
-        return self.view("rgb", index)
-
-    def view(self, name: str, index: Tensor) -> Tensor:
-        """Any of `VIEWS` of the samples `index` (N,), as `render` describes it."""
+        """(N,) to (N, C, H, W) uint8."""
         if bool(((index < 0) | (index >= len(self))).any()):
             raise IndexError(f"{index} reaches beyond the {len(self)} samples")
-        return render(self.seed, index + _SPLITS[self.split], size=self.size[0], views=(name,))[name]
+        names = ("rgb", *self.planes)
+        rendered = render(self.seed, index + _SPLITS[self.split], size=self.size[0], views=names)
+        return torch.cat([_as_image(name, rendered[name]) for name in names], 1)
+
+    def showing(self, planes: Sequence[str]) -> "Scenes":
+        return Scenes(len(self), split=self.split, seed=self.seed, size=self.size[0], planes=tuple(planes))
+
+
+def _as_image(name: str, view: Tensor) -> Tensor:
+    """A view (N, channels, H, W) of `render` as `manyview.stack` describes it. The kind of the solid, which is its
+    label, is not told by a grey; that of the wall lies between those of what stands before it, so that at the edges of
+    both a mixture is not a third kind."""
+    if name == "depth":
+        return (view * (255 / _FARTHEST) + 0.5).byte()
+    if name == "normals":
+        return (view * 127.5 + 128).clamp(0, 255).byte()
+    if name == "segmentation":
+        return torch.where(view == 0, 128, torch.where(view == DISTRACTOR, 0, 255)).byte()
+    return view

@@ -1,10 +1,11 @@
 """What a set of images is to the rest of the library, and the few things that every set shares."""
 
+import copy
 import hashlib
 import os
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -55,6 +56,8 @@ class Source(ABC):
     size: tuple[int, int] | None  # (height, width) when images of one size are at hand as arrays: `batch` works
     fingerprint: str  # changes when the listing changes
     unreadable: tuple[tuple[str, str], ...] = ()  # (id, reason) of the broken images known so far
+    planes: tuple[str, ...] = ()  # further images that are stacked behind RGB: see `manyview.stack`
+    present: Mapping[str, Tensor] | None = None  # (n,) for each plane, where some samples lack some
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -65,11 +68,20 @@ class Source(ABC):
 
     @abstractmethod
     def read(self, index: int) -> Tensor:
-        """(3, H, W) uint8; raises `Unreadable`."""
+        """(C, H, W) uint8, where C is 3 without further images; raises `Unreadable`."""
 
     def batch(self, index: Tensor) -> Tensor:
-        """(N,) -> (N, 3, H, W) uint8; only when `size` is known."""
+        """(N,) -> (N, C, H, W) uint8; only when `size` is known."""
         raise TypeError(f"'{self.name}' is read image by image")
+
+    def showing(self, planes: Sequence[str]) -> "Source":
+        """The same samples with these further images."""
+        if tuple(planes) == self.planes:
+            return self
+        raise UserError(
+            f"'{self.name}' has no {' and no '.join(planes)}, only colours: take --views of colours, such as lab, or "
+            "--data scenes, which has depth, normals and segmentation"
+        )
 
     @property
     def median_side(self) -> int:
@@ -93,13 +105,14 @@ class Source(ABC):
             "samples": len(self),
             "size": None if self.size is None else list(self.size),
             "fingerprint": self.fingerprint,
+            "planes": list(self.planes),
             "classes": list(self.classes),
             "class_counts": self.class_counts,
         }
 
 
 class Arrays(Source):
-    """A source whose images are one (n, 3, H, W) uint8 tensor, in memory or memory-mapped."""
+    """A source whose images are one (n, C, H, W) uint8 tensor, in memory or memory-mapped."""
 
     images: Tensor
 
@@ -127,6 +140,9 @@ class Subset(Source):
         self.classes = source.classes
         self.size = source.size
         self.unreadable = source.unreadable
+        self.planes = source.planes
+        if source.present is not None:
+            self.present = {name: there[indices] for name, there in source.present.items()}
         self.fingerprint = digest(source.fingerprint.encode(), indices.numpy().tobytes())
 
     def __len__(self) -> int:
@@ -140,6 +156,15 @@ class Subset(Source):
 
     def batch(self, index: Tensor) -> Tensor:
         return self.source.batch(self.indices[index])
+
+    def showing(self, planes: Sequence[str]) -> "Subset":
+        if tuple(planes) == self.planes:
+            return self
+        shown = copy.copy(self)  # with labels that may have been renumbered
+        shown.source = self.source.showing(planes)
+        shown.planes, shown.present = shown.source.planes, None
+        shown.fingerprint = digest(shown.source.fingerprint.encode(), self.indices.numpy().tobytes())
+        return shown
 
     @property
     def median_side(self) -> int:

@@ -33,8 +33,8 @@ class Watch:
         """`augment` gives recipe, size and seed; `name` tells the user what `source` is. Unreadable images are
         passed over; `workers` processes read those that are not at hand as arrays."""
         self.name, self.fingerprint, self.t_neg = name, source.fingerprint, t_neg
-        self.augment = Augment(augment.recipe, views=VIEWS, size=augment.size, seed=augment.seed)
-        self.index, self.crops = _cut(source, self.augment, workers)
+        self.augment = Augment(augment.recipe, views=VIEWS, size=augment.size, seed=augment.seed, planes=augment.planes)
+        self.index, self.crops = _cut(source.showing(augment.planes), self.augment, workers)
         if len(self) < 2:
             raise UserError(
                 f"contrast cannot be watched on {name}: it takes two images, and {len(self)} can be read: name others "
@@ -86,11 +86,11 @@ def _evaluating(network: nn.Module) -> Iterator[None]:
 
 
 def _cut(source: Source, augment: Augment, workers: int) -> tuple[Tensor, Tensor]:
-    """The numbers (N,) of samples that can be read, in whole batches, and their crops (N, V, 3, size, size) uint8."""
+    """The numbers (N,) of samples that can be read, in whole batches, and their crops (N, V, C, size, size) uint8."""
     # Where half of this many cannot be read, the set is broken.
     order = counter.permutation(len(source), augment.seed, _TAG)[: 2 * SAMPLES].tolist()
     most = min(SAMPLES, len(source))
-    crops = torch.empty(most, augment.views, 3, augment.size, augment.size, dtype=torch.uint8)
+    crops = torch.empty(most, augment.views, len(augment.mean), augment.size, augment.size, dtype=torch.uint8)
     kept: list[int] = []
     cuts = read_ahead(_Cut(source, augment), order, workers if source.size is None else 0)
     for number, cut in zip(order, track(cuts, f"views of {source.name} to watch", most), strict=False):

@@ -1,12 +1,11 @@
-"""Encoders: backbones by name, heads, one tower per view, the momentum copy, and the files that outlive a run."""
+"""Encoders: backbones by name, heads, a network for each view, the momentum copy, and the files that outlive a run."""
 
 from manyview.encoders.backbones import build_backbone
 from manyview.encoders.encoder import Encoder, EncoderConfig, build_encoder
 from manyview.encoders.files import Card, Format, FrozenEncoder, export, load, random_like, save_backbone
-from manyview.encoders.layers import find_layers, layer_features
+from manyview.encoders.layers import find_layers, layer_features, with_layers
 from manyview.encoders.momentum import Momentum
 from manyview.encoders.norms import SplitBatchNorm
-from manyview.encoders.split import SplitBackbone
 from manyview.encoders.towers import Towers
 
 __all__ = [
@@ -16,7 +15,6 @@ __all__ = [
     "Format",
     "FrozenEncoder",
     "Momentum",
-    "SplitBackbone",
     "SplitBatchNorm",
     "Towers",
     "build_backbone",
@@ -27,4 +25,5 @@ __all__ = [
     "load",
     "random_like",
     "save_backbone",
+    "with_layers",
 ]

@@ -12,7 +12,7 @@ from torch import nn
 
 from manyview.encoders.norms import SplitBatchNorm, SyncBatchNorm, group_norm_like, replace_batch_norm
 from manyview.encoders.plain import PLAIN, build_plain
-from manyview.encoders.split import SplitBackbone
+from manyview.encoders.towers import Towers
 from manyview.errors import UserError
 
 __all__ = [
@@ -44,12 +44,12 @@ def build_backbone(
 ) -> nn.Module:
     """The network `name` with fresh weights, in channels-last layout.
 
-    `image_size` matters to networks that are built for one size (transformers, AlexNets). With `split`, the name of a
-    colour space, there is one such network for each of its views.
+    `image_size` matters to networks that are built for one size (transformers, AlexNets). With `split`, words
+    of `named_views`, there is one such network for each of these views.
     """
     if split is not None:
         of_a_view = partial(build_backbone, name, stem=stem, norm=norm, bn_splits=bn_splits, image_size=image_size)
-        return SplitBackbone(split, lambda channels: of_a_view(in_channels=channels), feature_width)
+        return Towers(split, lambda channels: of_a_view(in_channels=channels), feature_width)
     network = OWN[name](image_size, in_channels) if name in OWN else _from_timm(name, image_size, in_channels)
     if stem == "small" and (name not in OWN or name in _WIDTHS):
         _small_stem(name, network, in_channels)

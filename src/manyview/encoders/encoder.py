@@ -8,9 +8,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from manyview.encoders.backbones import Norm, Stem, build_backbone, feature_width
-from manyview.encoders.split import SplitBackbone, SplitHead
+from manyview.encoders.towers import TowerHeads, Towers
 from manyview.errors import UserError
-from manyview.views.colourspaces import SPLITS
+from manyview.stack import channels_of
+from manyview.views.named import named_views, planes_of
 
 __all__ = ["Encoder", "EncoderConfig", "at_least_float32", "build_encoder"]
 
@@ -35,21 +36,29 @@ class EncoderConfig:
     dim: int = 128
     """Dimension of the embeddings."""
     split: str | None = None
-    """Colour space (lab, ydbdr, yiq, yuv, hsv, hed, rgb …) whose two views, such as L and ab, go to networks of their
-    own; `cmc` sets it by --views."""
+    """Views of a sample that go to networks of their own, such as lab (L and ab) or lab,depth; `cmc` sets it by
+    --views."""
+
+    @property
+    def planes(self) -> tuple[str, ...]:
+        """The further images of a sample that are needed: see `manyview.stack`."""
+        return () if self.split is None else planes_of(named_views(self.split))
 
 
 class Encoder(nn.Module):
     """`backbone` gives features (N, F); `head` and a normalisation make embeddings (N, D) of them for the objective."""
 
-    def __init__(self, backbone: nn.Module, config: EncoderConfig, *, in_channels: int = 3) -> None:
+    def __init__(
+        self, backbone: nn.Module, config: EncoderConfig, *, in_channels: int = 3, image_size: int | None = None
+    ) -> None:
+        """`image_size` is that of the images that it was built for, where it was."""
         super().__init__()
-        self.config = config
+        self.config, self.image_size = config, image_size
         self.in_channels = in_channels  # C
         self.num_features = feature_width(backbone)  # F
         self.backbone = backbone
-        if isinstance(backbone, SplitBackbone):
-            self.head: nn.Module = SplitHead(backbone.widths, lambda width: _head(config.head, width, config.dim))
+        if isinstance(backbone, Towers):
+            self.head: nn.Module = TowerHeads(backbone.widths, lambda width: _head(config.head, width, config.dim))
             self.dim = config.dim * len(backbone.widths)
         else:
             self.head = _head(config.head, self.num_features, config.dim)
@@ -65,12 +74,11 @@ class Encoder(nn.Module):
 
 
 def build_encoder(config: EncoderConfig, *, image_size: int | None = None, in_channels: int = 3) -> Encoder:
-    """An encoder with fresh weights. With `image_size` it is also tried whether the backbone takes such images."""
+    """An encoder with fresh weights. With `image_size` it is also tried whether the backbone takes such images. Where
+    each view has a network, the views say how many channels a sample has."""
     for flag, value in (("--bn-splits", config.bn_splits), ("--dim", config.dim)):
         if value < 1:
             raise UserError(f"{flag} {value} must be at least 1")
-    if config.split is not None and config.split not in SPLITS:
-        raise UserError(f"--split {config.split} is no colour space: choose one of {', '.join(SPLITS)}")
     backbone = build_backbone(
         config.backbone,
         stem=config.stem,
@@ -80,9 +88,11 @@ def build_encoder(config: EncoderConfig, *, image_size: int | None = None, in_ch
         in_channels=in_channels,
         split=config.split,
     )
+    if isinstance(backbone, Towers):
+        in_channels = channels_of(backbone.planes)
     if image_size is not None:
         _try_size(config.backbone, backbone, image_size, in_channels)
-    return Encoder(backbone, config, in_channels=in_channels)
+    return Encoder(backbone, config, in_channels=in_channels, image_size=image_size)
 
 
 def at_least_float32(x: Tensor) -> Tensor:

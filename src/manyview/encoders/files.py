@@ -3,7 +3,7 @@
 import copy
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,9 +27,10 @@ from manyview.encoders.backbones import (
 )
 from manyview.encoders.encoder import Encoder, at_least_float32
 from manyview.encoders.layers import find_layers, layer_features
-from manyview.encoders.split import SplitBackbone
+from manyview.encoders.towers import Towers
 from manyview.errors import UserError
-from manyview.views.colourspaces import SPLITS
+from manyview.stack import channels_of
+from manyview.views.named import named_views, planes_of
 
 __all__ = ["Card", "Format", "FrozenEncoder", "export", "load", "random_like", "save_backbone"]
 
@@ -57,6 +58,11 @@ class Card:
     def in_channels(self) -> int:
         """C."""
         return len(self.mean)
+
+    @property
+    def planes(self) -> tuple[str, ...]:
+        """The further images of a sample that are needed: see `manyview.stack`."""
+        return () if self.split is None else planes_of(named_views(self.split))
 
 
 class FrozenEncoder(nn.Module):
@@ -91,7 +97,7 @@ class FrozenEncoder(nn.Module):
     ) -> dict[str, Tensor]:
         """Outputs of the named layers of the backbone for such images: see `layer_features`."""
         x, backbone = self._normalised(images), self.backbone
-        if isinstance(backbone, SplitBackbone):
+        if isinstance(backbone, Towers):
             found = backbone.layers(x, names, keep)
         else:
             found = layer_features(backbone, x, names, keep=keep)
@@ -100,9 +106,23 @@ class FrozenEncoder(nn.Module):
     def check_layers(self, names: Iterable[str]) -> None:
         """Complains of names that `layers` does not know."""
         backbone = self.backbone
-        if isinstance(backbone, SplitBackbone):
+        if isinstance(backbone, Towers):
             backbone = next(iter(backbone.networks.values()))  # they all have the same layers
         find_layers(backbone, names)
+
+    def only(self, views: Sequence[str]) -> "FrozenEncoder":
+        """An encoder with the networks of these views alone."""
+        words, towers = ",".join(views), self.backbone
+        if not isinstance(towers, Towers):
+            raise UserError(f"--view {words}: this encoder sees whole images; leave it out")
+        unknown = [view for view in views if view not in towers.named]
+        if unknown or not views:
+            raise UserError(f"--view {words}: choose some of the encoder's views {', '.join(towers.named)}")
+        part = towers.only(views)
+        split, count = ",".join(view.word for view in part.named.values()), channels_of(part.planes)
+        return FrozenEncoder(
+            part, replace(self.card, split=split, mean=self.card.mean[:count], std=self.card.std[:count])
+        )
 
     def train(self, mode: bool = True) -> "FrozenEncoder":
         return super().train(False)
@@ -155,7 +175,7 @@ def load(path: str | Path) -> FrozenEncoder:
 def random_like(frozen: FrozenEncoder, seed: int) -> FrozenEncoder:
     """The same encoder before any training: what an evaluation has to beat."""
     encoder = FrozenEncoder(_fresh(frozen.card, seed), frozen.card)
-    if isinstance(frozen.backbone, SplitBackbone):  # what was measured of the images is not learnt
+    if isinstance(frozen.backbone, Towers):  # what was measured of the images is not learnt
         encoder.backbone.load_state_dict(dict(frozen.backbone.named_buffers(recurse=False)), strict=False)
     return encoder.to(frozen.mean.device, frozen.mean.dtype)
 
@@ -264,7 +284,7 @@ def _read(file: Path) -> tuple[dict[str, Tensor], Card]:
         raise UserError(f"{file} is not an encoder of manyview: its metadata lacks the entry 'manyview'")
     try:
         return tensors, _parse(metadata["manyview"])
-    except (KeyError, RecursionError, TypeError, ValueError) as error:
+    except (KeyError, RecursionError, TypeError, ValueError, UserError) as error:
         raise UserError(f"{file} holds no usable encoder: its metadata is wrong ({error})") from error
 
 
@@ -286,8 +306,8 @@ def _parse(text: str) -> Card:
     if len(mean) != len(std) or min(std) <= 0:
         raise ValueError(f"std {std} for {len(mean)} channels")
     split = fields.get("split")
-    if split is not None and (split not in SPLITS or len(mean) != 3):
-        raise ValueError(f"split {split!r}")
+    if split is not None and (not isinstance(split, str) or len(mean) != channels_of(planes_of(named_views(split)))):
+        raise ValueError(f"split {split!r} for {len(mean)} channels")
     return Card(fields["backbone"], fields["stem"], fields["norm"], size, mean, std, split)
 
 

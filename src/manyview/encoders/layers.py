@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from manyview.errors import UserError
 
-__all__ = ["find_layers", "layer_features"]
+__all__ = ["find_layers", "layer_features", "with_layers"]
 
 
 def layer_features(
@@ -20,17 +20,24 @@ def layer_features(
     `keep` makes of each output, at once, what is returned. It must not share memory with the output, which the layer
     behind it may overwrite.
     """
+    return with_layers(backbone, images, names, keep=keep)[1]
+
+
+def with_layers(
+    backbone: nn.Module, images: Tensor, names: Iterable[str], *, keep: Callable[[Tensor], Tensor] = torch.clone
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """What the backbone gives, and what the named layers give on the way: see `layer_features`."""
     layers = find_layers(backbone, names)
     channels_last = getattr(backbone, "output_fmt", None) == "NHWC"  # so timm marks Swin and its like
     found: dict[str, Tensor] = {}
     with ExitStack() as hooks:  # gone whatever happens: a hook left behind would keep every later output alive
         for name, layer in layers.items():
             hooks.enter_context(layer.register_forward_hook(partial(_note, found, name, keep, channels_last)))
-        backbone(images)
+        output = backbone(images)
     missed = [name for name in layers if name not in found]
     if missed:
         raise UserError(f"--layer {','.join(missed)} gives no tensor when an image passes: {_choice(backbone)}")
-    return {name: found[name] for name in layers}
+    return output, {name: found[name] for name in layers}
 
 
 def find_layers(backbone: nn.Module, names: Iterable[str]) -> dict[str, nn.Module]:

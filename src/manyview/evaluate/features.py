@@ -134,9 +134,8 @@ def _gather(
     """What `compute` makes of the images, by name; `room` is asked for a place of so many columns for each."""
     if batch_size < 1:
         raise UserError(f"batch size {batch_size} holds no image: use --batch-size 256")
-    if encoder.card.in_channels != 3:
-        raise UserError(f"this encoder takes {encoder.card.in_channels} channels, not the 3 of {source.name}'s images")
     encoder.to(device)
+    source = source.showing(encoder.card.planes)
     prepare = Preparation(source.size, encoder.image_size)
     parts = torch.split(torch.arange(len(source)), batch_size)
     batches = read_ahead(_Read(source, prepare), parts, workers)  # forked before the progress bar has a thread
@@ -238,7 +237,7 @@ class Preparation:
         return words if self.stored else f"{words} ({target} as stored)"
 
     def __call__(self, images: Tensor) -> Tensor:
-        """uint8 (…, 3, H, W) -> uint8 (…, 3, size, size), antialiased."""
+        """uint8 (…, C, H, W) -> uint8 (…, C, size, size), antialiased."""
         height, width = images.shape[-2:]
         target = [self.size, self.size]
         if [height, width] == target:
@@ -258,7 +257,7 @@ class _Read:
     prepare: Preparation
 
     def __call__(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Images (n, 3, size, size) uint8 of those of the samples (N,) that can be read, and their numbers (n,)."""
+        """Images (n, C, size, size) uint8 of those of the samples (N,) that can be read, and their numbers (n,)."""
         if self.source.size is not None:
             return self.prepare(self.source.batch(index)), index
         images, kept = [], []

@@ -15,13 +15,15 @@ from manyview.evaluate.features import Features, extract
 
 __all__ = ["Record", "append_record", "embed", "read_records"]
 
-Record = dict[str, Any]  # protocol, encoder, layer (None: the features), data, test_data, and the fields of Score
-IDENTITY = ("protocol", "encoder", "layer", "data", "test_data")
+# protocol, encoder, layer (None: the features), views (None: all), data, test_data, and the fields of Score
+Record = dict[str, Any]
+IDENTITY = ("protocol", "encoder", "layer", "views", "data", "test_data")
 
 
 def append_record(run: str | Path, record: Record) -> None:
-    """Adds a record to the run's evaluations.json; one of the same protocol, encoder, layer and data is replaced."""
-    # Older records have no layer.
+    """Adds a record to the run's evaluations.json; one of the same protocol, encoder, layer, views and data is
+    replaced."""
+    # Older records have no layer and no views.
     others = [old for old in read_records(run) if any(old.get(key) != record.get(key) for key in IDENTITY)]
     with replacing(Path(run) / "evaluations.json") as file:
         file.write(json.dumps([*others, record], indent=2, ensure_ascii=False).encode() + b"\n")

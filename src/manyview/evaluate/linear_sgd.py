@@ -68,7 +68,8 @@ def train_linear(
 ) -> Score:
     """Accuracy on `test`, which nobody looks at before the last epoch is over, of a classifier trained on `train`."""
     encoder.to(device)
-    augment = Augment(CROPS_AND_FLIPS, views=1, size=encoder.image_size, seed=seed)
+    train, planes = train.showing(encoder.card.planes), encoder.card.planes
+    augment = Augment(CROPS_AND_FLIPS, views=1, size=encoder.image_size, seed=seed, planes=planes)
     loader = Loader(train, batch_size=batch_size, seed=seed, stop=0, workers=workers, crop=augment.crop)
     loader.stop = protocol.epochs * loader.steps_per_epoch
     weight, bias, unreadable = _train(encoder, loader, augment, protocol, progress=progress)

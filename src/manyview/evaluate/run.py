@@ -41,6 +41,7 @@ def evaluate(
     test_data: str | None = None,
     *,
     layers: Sequence[str] = (),
+    views: Sequence[str] = (),
     random: bool = True,
     seed: int = 0,
     batch_size: int = 256,
@@ -49,13 +50,14 @@ def evaluate(
     progress: bool = True,
 ) -> list[Record]:
     """One record for the random encoder (unless `random` is False) and one for the trained one; with `layers`, of the
-    protocols that cache features, one for each layer of each.
+    protocols that cache features, one for each layer of each. `views` takes of an encoder with a network for each view
+    only some.
 
     `run` is a run directory, which keeps the records in its evaluations.json, or an encoder file. `batch_size` is the
     number of images per pass, which for `LinearSgd`, `LinearAdam` and `Mlp` is also that of a training step (CACR: 128
     with Adam; DIM: 64 for `Mlp`).
     """
-    trained = load(run)
+    trained = load(run).only(views) if views else load(run)
     if layers and isinstance(protocol, LinearSgd):
         raise UserError(f"--layer {','.join(layers)}: {_name(protocol)} has no layers; take linear, mlp or knn")
     trained.check_layers(layers)  # a wrong name is said before the images are read
@@ -74,7 +76,7 @@ def evaluate(
             workers=workers,
             progress=progress,
         ):
-            record = _record(protocol, name, layer, split, score, time.perf_counter() - start)
+            record = _record(protocol, name, layer, views, split, score, time.perf_counter() - start)
             if Path(run).is_dir():
                 append_record(run, record)
             records.append(record)
@@ -123,11 +125,20 @@ def _name(protocol: Protocol) -> str:
     return next(name for name, kind in PROTOCOLS.items() if type(protocol) is kind)
 
 
-def _record(protocol: Protocol, encoder: str, layer: str | None, split: Split, score: Score, seconds: float) -> Record:
+def _record(
+    protocol: Protocol,
+    encoder: str,
+    layer: str | None,
+    views: Sequence[str],
+    split: Split,
+    score: Score,
+    seconds: float,
+) -> Record:
     return {
         "protocol": _name(protocol),
         "encoder": encoder,
         "layer": layer,
+        "views": ",".join(views) or None,
         "data": split.train.name,
         "test_data": split.words,
         **asdict(score),
@@ -146,8 +157,8 @@ def table(records: Iterable[Record]) -> Table:
     records = list(records)
     lines = dict.fromkeys(line for record in records for line in _remarks(record))
     grid = Table(caption=Text("\n".join(lines)), caption_justify="left")
-    by_layer = any(record.get("layer") for record in records)
-    for column in ("protocol", "encoder", *["layer"] * by_layer):
+    parts = [part for part in ("views", "layer") if any(record.get(part) for record in records)]
+    for column in ("protocol", "encoder", *parts):
         grid.add_column(column)
     for column in ("top-1 [95 %]", "top-5 [95 %]", "train", "test", "classes"):
         grid.add_column(column, justify="right")
@@ -155,7 +166,7 @@ def table(records: Iterable[Record]) -> Table:
         grid.add_row(
             record["protocol"],
             record["encoder"],
-            *[record.get("layer") or "–"] * by_layer,
+            *(record.get(part) or "–" for part in parts),
             _percent(record["top1"], record["top1_interval"]),
             _percent(record["top5"], record["top5_interval"]),
             *(f"{record[key]:,}" for key in ("train_samples", "test_samples", "classes")),

@@ -1,6 +1,7 @@
 """What the loop asks of a method."""
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from manyview import distributed
 from manyview.config import OptimConfig, ViewConfig
 from manyview.encoders import Encoder, EncoderConfig
+from manyview.errors import UserError
 
 __all__ = ["Method", "Paper", "ViewBatch"]
 
@@ -18,7 +20,7 @@ __all__ = ["Method", "Paper", "ViewBatch"]
 class ViewBatch:
     """One batch as views, and where in the run it stands."""
 
-    views: Tensor  # (V, N, 3, h, w)
+    views: Tensor  # (V, N, C, h, w), where C is 3 without further images
     index: Tensor  # (N,) sample numbers
     step: int
     steps: int  # of the whole run
@@ -51,7 +53,7 @@ class Method(nn.Module):
     def __init__(self, config: Any, encoder: Encoder, *, samples: int, seed: int) -> None:
         super().__init__()
         self.config, self.encoder, self.seed = config, encoder, seed
-        self._through: tuple[nn.Module, ...] = (encoder,)  # a tuple, so that the encoder is registered once
+        self._through: tuple[nn.Module, ...] = ()  # a tuple, so that the encoder is registered once
 
     @classmethod
     def view_count(cls, config: Any) -> int:
@@ -63,17 +65,30 @@ class Method(nn.Module):
         """The network that the method needs where the user asks for `encoder`."""
         return encoder
 
-    def parallelise(self) -> None:
-        """From now on the gradients of the encoder, and of nothing else, are averaged over the ranks."""
-        self._through = (distributed.parallel(self.encoder),)
+    def know_present(self, present: Mapping[str, Tensor]) -> None:
+        """Which samples (n,) have which further image, where some lack some."""
+        raise UserError(f"--missing: {self.name} has no views that could be left out: use 0")
 
-    def embed(self, images: Tensor) -> Tensor:
-        """Unit embeddings (N, D) of images (N, 3, h, w), with gradient: one call in each step."""
-        return self._through[0](images)  # type: ignore[no-any-return]
+    def learner(self) -> nn.Module:
+        """What `embed` calls: the encoder, or one with company that learns with it and is not exported."""
+        return self.encoder
+
+    def through(self) -> nn.Module:
+        if not self._through:
+            self._through = (self.learner(),)
+        return self._through[0]
+
+    def parallelise(self) -> None:
+        """From now on the gradients of the learner, and of nothing else, are averaged over the ranks."""
+        self._through = (distributed.parallel(self.learner()),)
+
+    def embed(self, *images: Tensor) -> Any:
+        """Of an encoder: unit embeddings (N, D) of images (N, C, h, w), with gradient. One call in each step."""
+        return self.through()(*images)
 
     def deferred_average(self) -> AbstractContextManager[None]:
         """For all parts of a step but the last: their gradients stay here until then."""
-        return distributed.deferred_average(self._through[0])
+        return distributed.deferred_average(self.through())
 
     @abstractmethod
     def step(self, batch: ViewBatch) -> dict[str, Tensor]:

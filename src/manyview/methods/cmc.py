@@ -1,7 +1,8 @@
-"""CMC: the views of one image, such as its luminance and its colours, are told from those of other images."""
+"""CMC: the views of one sample, such as its luminance and its colours, are told from those of other samples."""
 
-import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import torch
@@ -11,20 +12,19 @@ from manyview import distributed
 from manyview.config import OptimConfig, ViewConfig
 from manyview.encoders import Encoder, EncoderConfig
 from manyview.errors import UserError
-from manyview.methods.base import Method, Paper, ViewBatch
+from manyview.methods.base import Paper, ViewBatch
+from manyview.methods.jigsaw import Branched, BranchedConfig
 from manyview.negatives import MemoryBank
-from manyview.objectives import info_nce, mutual_information_bound, nce, normaliser, view_pairs
-from manyview.views.colourspaces import SPLITS
+from manyview.objectives import info_nce, mutual_information_bound, nce, normaliser
+from manyview.objectives.multiview import Scores
 
-__all__ = ["CMC", "CMCConfig", "directions", "split_encoder"]
+__all__ = ["CMC", "CMCConfig"]
 
 
 @dataclass(frozen=True)
-class CMCConfig:
+class CMCConfig(BranchedConfig):
     """Contrastive multiview coding with memory banks (Tian et al., ECCV 2020)."""
 
-    views: str = "lab"
-    """Colour space whose two views are contrasted: lab ({L, ab}), ydbdr ({Y, DbDr}), yiq, yuv, hsv, hed, rgb …"""
     contrast: Literal["softmax", "nce"] = "softmax"
     """(m + 1)-way classification, or noise-contrastive estimation of that over all samples (Eq. 9-11)."""
     temperature: float = 0.07
@@ -35,7 +35,7 @@ class CMCConfig:
     """Share of a bank's entry that stays when its sample is seen again."""
 
 
-class CMC(Method):
+class CMC(Branched):
     name = "cmc"
     Config = CMCConfig
     paper = Paper(
@@ -48,11 +48,7 @@ class CMC(Method):
 
     @classmethod
     def view_count(cls, config: CMCConfig) -> int:
-        return 1  # of which the encoder makes the views that are contrasted
-
-    @classmethod
-    def encoder_config(cls, config: CMCConfig, encoder: EncoderConfig) -> EncoderConfig:
-        return split_encoder(config.views, encoder)
+        return 2 if config.jigsaw else 1  # crops, of which the encoder makes the views that are contrasted
 
     def __init__(self, config: CMCConfig, encoder: Encoder, *, samples: int, seed: int) -> None:
         super().__init__(config, encoder, samples=samples, seed=seed)
@@ -64,60 +60,66 @@ class CMC(Method):
         if config.bank_momentum == 1:
             raise UserError("--bank-momentum 1 leaves the banks as they were drawn: use less, such as 0.5")
         self.samples = samples
-        self.names, self.directions = directions(config.views)
         self.banks = nn.ModuleList(
             MemoryBank(samples, encoder.config.dim, momentum=config.bank_momentum, draw=config.draw) for _ in self.names
         )
-        self.register_buffer("normalisers", torch.zeros(len(self.directions), dtype=torch.float64))  # Z₀ of each
+        branches = 2 if config.jigsaw else 1
+        self.register_buffer("normalisers", torch.zeros(branches * len(self.directions), dtype=torch.float64))  # Z₀
         self.fresh: list[tuple[Tensor, Tensor]] = []  # views and sample numbers of this step, for the banks after it
 
     def step(self, batch: ViewBatch) -> dict[str, Tensor]:
-        together = self.embed(batch.views[0])  # (N, V·D), each view of length 1/√V
-        views = dict(zip(self.names, (together * math.sqrt(len(self.names))).chunk(len(self.names), 1), strict=True))
-        losses, means = [], []
-        for direction, (anchor, other) in enumerate(self.directions):
-            bank = self.bank(other)
-            positives = bank.positives(views[anchor], batch.index)
-            negatives = bank.similarity(
-                views[anchor], batch.index, seed=self.seed, step=batch.step, direction=direction
+        losses, means = [], list[Tensor]()
+        for branch, (share, together) in enumerate(self.branches(batch)):
+            views = self.apart(together)
+            if branch == 0:
+                self.fresh.append((torch.stack(list(views.values())).detach(), batch.index))
+            number = {way: branch * len(self.directions) + i for i, way in enumerate(self.directions)}
+            contrast = {way: partial(self.contrast, number=number[way]) for way in self.directions}
+            losses.append(
+                share * self.along_graph(views, self.scores(views, batch, number, means), contrast, batch.index)
             )
-            losses.append(self.contrast(positives, negatives, direction))
-            means.append(positives.detach().mean())
-        self.fresh.append((torch.stack(list(views.values())).detach(), batch.index))
         metrics = {"loss": torch.stack(losses).sum(), "positive": torch.stack(means).mean()}
         if self.config.contrast == "softmax":
-            metrics["information"] = mutual_information_bound(metrics["loss"].detach() / len(losses), self.config.draw)
+            mean = metrics["loss"].detach() / len(self.directions)
+            metrics["information"] = mutual_information_bound(mean, self.config.draw)
         return metrics
+
+    def scores(
+        self, views: Mapping[str, Tensor], batch: ViewBatch, number: Mapping[tuple[str, str], int], means: list[Tensor]
+    ) -> Scores:
+        """Of anchors against the bank of the view that they meet; `means` collects those of the positives."""
+
+        def against(anchor: str, other: str) -> tuple[Tensor, Tensor]:
+            bank, query, index = self.bank(other), views[anchor], batch.index
+            draw = {"seed": self.seed, "step": batch.step, "direction": number[anchor, other]}
+            positives, negatives = bank.positives(query, index), bank.similarity(query, index, **draw)
+            if (there := self.presence.there(other)) is not None:
+                negatives = negatives.masked_fill(~there[bank.drawn(index, **draw)], -torch.inf)
+            means.append(positives.detach().mean())
+            return positives, negatives
+
+        return against
 
     def bank(self, view: str) -> MemoryBank:
         bank = self.banks[self.names.index(view)]
         assert isinstance(bank, MemoryBank)
         return bank
 
-    def contrast(self, positives: Tensor, negatives: Tensor, direction: int) -> Tensor:
-        tau, z = self.config.temperature, self.normalisers[direction]
+    def contrast(self, positives: Tensor, negatives: Tensor, *, number: int, reduction: Literal["none"]) -> Tensor:
+        tau, z = self.config.temperature, self.normalisers[number]
         if self.config.contrast == "softmax":
-            return info_nce(positives, negatives, temperature=tau)
-        if z == 0:  # the first batch
-            z.copy_(distributed.mean(normaliser(positives, negatives, temperature=tau, n=self.samples)))
-        return nce(positives, negatives, temperature=tau, n=self.samples, z=z)
+            return info_nce(positives, negatives, temperature=tau, reduction=reduction)
+        if z == 0:  # the first batch, of which ranks may see unequal parts where views are missing
+            estimate = normaliser(positives, negatives, temperature=tau, n=self.samples)
+            seen = positives.numel() + negatives.isfinite().sum().to(estimate)
+            total, seen = distributed.mean(torch.stack((estimate.nan_to_num(0.0) * seen, seen)))
+            z.copy_(total / seen.clamp_min(1e-9))
+        return nce(positives, negatives, temperature=tau, n=self.samples, z=z, reduction=reduction)
 
     def after_step(self) -> None:
-        views, index = zip(*self.fresh, strict=True)
-        for name, keys in zip(self.names, torch.cat(views, 1), strict=True):
-            self.bank(name).push(keys, torch.cat(index))
+        parts, numbers = zip(*self.fresh, strict=True)
+        index = torch.cat(numbers)
+        present = self.presence.of(index)
+        for name, keys in zip(self.names, torch.cat(parts, 1), strict=True):
+            self.bank(name).push(keys, index, present=None if present is None else present[name])
         self.fresh.clear()
-
-
-def split_encoder(views: str, encoder: EncoderConfig) -> EncoderConfig:
-    """With a network for each view of the colour space."""
-    if views not in SPLITS:
-        raise UserError(f"--views {views} is no colour space: choose one of {', '.join(SPLITS)}")
-    return replace(encoder, split=views)
-
-
-def directions(views: str) -> tuple[list[str], list[tuple[str, str]]]:
-    """The names of a colour space's views, and each pair of them both ways: the anchor, and the view that it meets."""
-    names = list(SPLITS[views].views)
-    pairs = view_pairs(names)
-    return names, [*pairs, *((b, a) for a, b in pairs)]

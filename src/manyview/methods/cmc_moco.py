@@ -1,57 +1,66 @@
 """CMC with a momentum encoder and a queue instead of memory banks (D.4)."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from manyview.encoders import Encoder, EncoderConfig
 from manyview.methods.base import ViewBatch
-from manyview.methods.cmc import CMC, directions, split_encoder
+from manyview.methods.cmc import CMC
+from manyview.methods.jigsaw import Branched, BranchedConfig
 from manyview.methods.queued import QueueConfig, Queued
 from manyview.objectives import info_nce, mutual_information_bound, similarity
+from manyview.objectives.multiview import Scores
 
 __all__ = ["CMCMoCo", "CMCMoCoConfig"]
 
 
 @dataclass(frozen=True)
-class CMCMoCoConfig(QueueConfig):
+class CMCMoCoConfig(QueueConfig, BranchedConfig):
     """CMC with a momentum encoder and a queue (Tian et al., ECCV 2020, D.4)."""
 
-    views: str = "lab"
-    """Colour space whose two views are contrasted: lab ({L, ab}), ydbdr ({Y, DbDr}), yiq, yuv, hsv, hed, rgb …"""
     temperature: float = 0.07
     """τ of the softmax."""
 
 
-class CMCMoCo(Queued):
+class CMCMoCo(Queued, Branched):
     name = "cmc-moco"
     Config = CMCMoCoConfig
     paper = CMC.paper
     config: CMCMoCoConfig
 
     @classmethod
-    def encoder_config(cls, config: CMCMoCoConfig, encoder: EncoderConfig) -> EncoderConfig:
-        return split_encoder(config.views, encoder)
-
-    def __init__(self, config: CMCMoCoConfig, encoder: Encoder, *, samples: int, seed: int) -> None:
-        super().__init__(config, encoder, samples=samples, seed=seed)
-        self.names, self.directions = directions(config.views)
+    def view_count(cls, config: CMCMoCoConfig) -> int:
+        return 3 if config.jigsaw else 2  # crops: of queries, of keys, of jigsaws
 
     def step(self, batch: ViewBatch) -> dict[str, Tensor]:
-        q = self.embed(batch.views[0])  # (N, V·D), the views side by side, each of length 1/√V
-        k = self.encode_keys(batch.views[1:], batch)  # (N, 1, V·D) of another crop
-        losses, means = [], []
-        for anchor, other in self.directions:
-            query = self.in_place_of(q, anchor, other)
-            positives = similarity(query, k)
-            negatives = self.queue.similarity(query, batch.index)
-            losses.append(info_nce(positives, negatives, temperature=self.config.temperature))
-            means.append(positives.detach().mean())
+        branches = self.branches(batch)
+        k = self.encode_keys(batch.views[1:2], batch)  # (N, 1, V·D)
         self.fresh.append((k[:, 0], batch.index))
+        contrast = partial(info_nce, temperature=self.config.temperature)
+        means = list[Tensor]()
+        losses = [
+            share * self.along_graph(self.apart(q), self.scores(q, k, batch, means), contrast, batch.index)
+            for share, q in branches
+        ]
         loss = torch.stack(losses).sum()
-        bound = mutual_information_bound(loss.detach() / len(losses), self.config.queue_size)
+        bound = mutual_information_bound(loss.detach() / len(self.directions), self.config.queue_size)
         return {"loss": loss, "positive": torch.stack(means).mean(), "information": bound}
+
+    def scores(self, q: Tensor, k: Tensor, batch: ViewBatch, means: list[Tensor]) -> Scores:
+        """Of anchors against the keys of the view that they meet; `means` collects those of the positives."""
+
+        def against(anchor: str, other: str) -> tuple[Tensor, Tensor]:
+            query = self.in_place_of(q, anchor, other)
+            positives, negatives = similarity(query, k), self.queue.similarity(query, batch.index)
+            if (there := self.presence.there(other)) is not None:
+                owner = self.queue.owner  # -1 where a slot was never filled: its random key stays
+                negatives = negatives.masked_fill(~there[owner.clamp_min(0)] & (owner >= 0), -torch.inf)
+            means.append(positives.detach().mean())
+            return positives, negatives
+
+        return against
 
     def in_place_of(self, q: Tensor, anchor: str, other: str) -> Tensor:
         """The anchor's view where keys have the other one, and nothing elsewhere: its products with whole keys are the

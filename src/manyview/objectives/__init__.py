@@ -16,10 +16,10 @@ from manyview.objectives.cacr import (
     repulsion,
 )
 from manyview.objectives.info_nce import info_nce, jcl
-from manyview.objectives.multiview import multiview, mutual_information_bound, view_pairs, within_batch
+from manyview.objectives.multiview import directions, multiview, mutual_information_bound, view_pairs, within_batch
 from manyview.objectives.nce import nce, normaliser
 from manyview.objectives.pairs import cmc_full_graph, mv_dhel, mv_infonce, nt_xent, pvc
-from manyview.objectives.patches import patch_contrast
+from manyview.objectives.patches import patch_contrast, patch_scores
 from manyview.objectives.rivals import align_uniform, debiased, hard_negative
 from manyview.objectives.rows import log_sum_exp, similarity, soft_mean
 
@@ -30,6 +30,7 @@ __all__ = [
     "cmc_full_graph",
     "conditional_entropy",
     "debiased",
+    "directions",
     "hard_negative",
     "info_nce",
     "jcl",
@@ -44,6 +45,7 @@ __all__ = [
     "normaliser",
     "nt_xent",
     "patch_contrast",
+    "patch_scores",
     "pvc",
     "repulsion",
     "similarity",

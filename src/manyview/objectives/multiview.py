@@ -10,9 +10,11 @@ from torch import Tensor
 
 from manyview.objectives.rows import similarity
 
-__all__ = ["multiview", "mutual_information_bound", "view_pairs", "within_batch"]
+__all__ = ["Graph", "directions", "multiview", "mutual_information_bound", "view_pairs", "within_batch"]
 
 Graph = Literal["core", "full"]
+Direction = tuple[str, str]  # the anchor's view, and the view that it meets
+Contrast = Callable[..., Tensor]
 Scores = Callable[[str, str], tuple[Tensor, Tensor]]
 
 
@@ -20,7 +22,7 @@ def multiview(
     views: Mapping[str, Tensor],
     scores: Scores | None = None,
     *,
-    contrast: Callable[..., Tensor],
+    contrast: Contrast | Mapping[Direction, Contrast],
     graph: Graph = "full",
     core: str | None = None,
     present: Mapping[str, Tensor] | None = None,
@@ -31,26 +33,35 @@ def multiview(
     $$\mathcal{L}(V_a,V_b)=\mathcal{L}_{contrast}^{V_a,V_b}+\mathcal{L}_{contrast}^{V_b,V_a}$$
 
     `views` are unit embeddings (N, D) by name. `scores(a, b)` gives positives (N, M) and negatives (N, K) of anchors in
-    view a, found in view b; without it they are those `within_batch`. `contrast` is an objective of the two, called
-    with `reduction="none"`.
+    view a, found in view b; without it they are those `within_batch`. `contrast` is an objective of the two, or one
+    for each of the `directions`, called with `reduction="none"`.
 
     `present` (N,) tells by name which samples have that view. A term is the mean over the samples that have both its
     views, 0 if there are none; a sample with one view is an anchor in no term. With several ranks, which may see
     unequal numbers of them, `over_ranks` makes the mean over the ranks of such numbers, so that the mean of their
     losses is that of the whole batch.
     """
-    pairs, n = view_pairs(views, graph=graph, core=core), len(next(iter(views.values())))
+    both_ways, n = directions(views, graph=graph, core=core), len(next(iter(views.values())))
     scores = scores or within_batch(views, present=present)
-    rows = [slice(None) if present is None else present[a] & present[b] for a, b in pairs]
+    rows = [slice(None) if present is None else present[a] & present[b] for a, b in both_ways]
     counts = torch.stack([torch.as_tensor(n) if isinstance(both, slice) else both.sum() for both in rows]).double()
-    counts = counts if over_ranks is None else over_ranks(counts)
+    counts = over_ranks(counts) if over_ranks is not None and present is not None else counts
     losses = []
-    for (a, b), both, count in zip(pairs, rows, counts.where(counts > 0, 1.0), strict=True):
-        for anchor, other in ((a, b), (b, a)):
-            positives, negatives = scores(anchor, other)
-            terms = contrast(positives[both], negatives[both], reduction="none")
-            losses.append(terms.sum() / count.to(terms))
+    for direction, both, count in zip(both_ways, rows, counts.where(counts > 0, 1.0), strict=True):
+        positives, negatives = scores(*direction)
+        objective = contrast[direction] if isinstance(contrast, Mapping) else contrast
+        terms = objective(positives[both], negatives[both], reduction="none")
+        losses.append(terms.sum() / count.to(terms))
     return torch.stack(losses).sum()
+
+
+def directions(names: Iterable[str], *, graph: Graph = "full", core: str | None = None) -> list[Direction]:
+    """The pairs of views that are contrasted, each both ways. A single view meets itself, as it was seen before:
+    instance discrimination."""
+    names = list(names)
+    if len(names) == 1:
+        return [(names[0], names[0])]
+    return [direction for a, b in view_pairs(names, graph=graph, core=core) for direction in ((a, b), (b, a))]
 
 
 def view_pairs(names: Iterable[str], *, graph: Graph = "full", core: str | None = None) -> list[tuple[str, str]]:
@@ -82,6 +93,8 @@ def within_batch(
     where the N samples here start among the P.
     """
     pool = views if pool is None else pool
+    if len(views) == 1:
+        raise ValueError(f"within a batch a view cannot be told from itself: at least two views, not {list(views)}")
 
     def scores(anchor: str, other: str) -> tuple[Tensor, Tensor]:
         query, others = views[anchor], pool[other]

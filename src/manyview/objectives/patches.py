@@ -6,7 +6,7 @@ from torch import Tensor
 from manyview.objectives.info_nce import info_nce
 from manyview.objectives.rows import Reduction, similarity
 
-__all__ = ["patch_contrast"]
+__all__ = ["patch_contrast", "patch_scores"]
 
 
 def patch_contrast(
@@ -28,8 +28,14 @@ def patch_contrast(
     `offset`.
     """
     pool = local_features if pool is None else pool
+    positives, negatives = patch_scores(global_features, pool, offset=offset)
+    return info_nce(positives, negatives, temperature=temperature, reduction=reduction)
+
+
+def patch_scores(global_features: Tensor, pool: Tensor, *, offset: int = 0) -> tuple[Tensor, Tensor]:
+    """Positives (N, h·w) and negatives (N, P·h·w) of the global features (N, D) among local ones (P, D, h, w)."""
     scores = similarity(global_features, pool.permute(0, 2, 3, 1).flatten(0, 2))
     own = scores.view(len(scores), len(pool), -1).diagonal(offset, 0, 1)  # (h·w, N)
     positives = own.T.clone()
     own.fill_(-torch.inf)  # in place is safe: the product's gradient does not read its result
-    return info_nce(positives, scores, temperature=temperature, reduction=reduction)
+    return positives, scores

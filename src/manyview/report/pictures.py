@@ -21,6 +21,7 @@ from manyview.diagnose import (
 )
 from manyview.encoders import FrozenEncoder
 from manyview.evaluate.features import extract
+from manyview.stack import COLOURS
 from manyview.views import Augment
 
 __all__ = ["Geometry", "Neighbourhood", "Pictures", "Sample", "SampleViews", "collect"]
@@ -132,22 +133,22 @@ def _readable(source: Source, order: Tensor) -> Iterator[tuple[int, Tensor]]:
 
 def _sample(source: Source, number: int, image: Tensor) -> Sample:
     label = None if source.labels is None else source.classes[int(source.labels[number])]
-    return Sample(source.id(number), _thumbnail(image), label)
+    return Sample(source.id(number), _thumbnail(image[:COLOURS]), label)
 
 
 def _sample_views(source: Source, augment: Augment, number: int, image: Tensor) -> SampleViews:
-    pixels = _views(source, augment, [(number, image)])[:, 0].mul(255).round().byte()
+    pixels = _views(source, augment, [(number, image)])[:, 0, :COLOURS].mul(255).round().byte()
     return SampleViews(_sample(source, number, image), tuple(map(_thumbnail, pixels)))
 
 
 def _views(source: Source, augment: Augment, samples: list[tuple[int, Tensor]]) -> Tensor:
-    """The views (V, N, 3, h, w) of the samples in the first epoch, as pixels in [0, 1]."""
+    """The views (V, N, C, h, w) of the samples in the first epoch, as pixels in [0, 1]."""
     if source.size is None:
         batch = torch.stack([augment.crop(image, number, 0) for number, image in samples])
     else:
         batch = torch.stack([image for _, image in samples])
     normalised = augment.apply(batch, augment.plan(torch.tensor([number for number, _ in samples]), 0))
-    mean, std = (torch.tensor(values).view(3, 1, 1) for values in (augment.recipe.mean, augment.recipe.std))
+    mean, std = (torch.tensor(values).view(-1, 1, 1) for values in (augment.mean, augment.std))
     return (normalised * std + mean).clamp(0, 1)
 
 

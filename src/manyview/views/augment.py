@@ -15,10 +15,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from manyview import counter
+from manyview.stack import COLOURS, channels_of
 from manyview.views.colour import Jitter, compiled_hue, greyscale, hue, solarise, where
 from manyview.views.plan import ORDERS, Plan
+from manyview.views.randaugment import RandAugment, RandPlan
 from manyview.views.recipes import Recipe
 from manyview.views.space import Blur, resize
+from manyview.views.together import cut_planes
 
 __all__ = ["Augment"]
 
@@ -103,10 +106,23 @@ class Augment:
     views = augment.apply(images, augment.plan(index, epoch))
     """
 
-    def __init__(self, recipe: Recipe, *, views: int, size: int, seed: int, compile: bool = False) -> None:
-        """`compile` fuses the turn of the hue, the only operation that gains by it; the results agree to rounding."""
+    def __init__(
+        self,
+        recipe: Recipe,
+        *,
+        views: int,
+        size: int,
+        seed: int,
+        compile: bool = False,
+        planes: tuple[str, ...] = (),
+    ) -> None:
+        """`compile` fuses the turn of the hue, the only operation that gains by it; the results agree to rounding.
+        `planes` are further images of `manyview.stack`: they follow crop and flip, and no colour is changed."""
         self.recipe, self.views, self.size, self.seed, self.compile = recipe, views, size, seed, compile
+        self.planes, further = planes, channels_of(planes) - COLOURS
+        self.mean, self.std = (*recipe.mean, *[0.0] * further), (*recipe.std, *[1.0] * further)
         self._shift = -torch.tensor(recipe.mean) / torch.tensor(recipe.std)
+        self._rand = RandAugment(operations=recipe.rand_operations, magnitude=recipe.rand_magnitude, seed=seed)
         self._blur = Blur(size, min(math.ceil(3 * recipe.sigma[1]), size - 1))
 
     def plan(self, index: Tensor, epoch: int) -> Plan:
@@ -129,6 +145,7 @@ class Augment:
             blur=blur < recipe.blur,
             sigma=_between(sigma, *recipe.sigma),
             solarise=solarise < recipe.solarise,
+            **self._rand.plan(index, epoch, self.views)._asdict(),
         )
 
     def _draw(self, index: Tensor, epoch: int, draws: tuple[int, ...]) -> list[Tensor]:
@@ -162,7 +179,7 @@ class Augment:
         return torch.cat((corner, extent), -1)
 
     def crop(self, image: Tensor, index: int, epoch: int) -> Tensor:
-        """Cut all crops of one image: (3, H, W) uint8 -> (V, 3, size, size) uint8. `apply` does the rest, flips too."""
+        """Cut all crops of a sample: (C, H, W) uint8 -> (V, C, size, size) uint8. `apply` does the rest, flips too."""
         # The call overhead of a whole plan would be felt here.
         area, ratio, position = self._draw(torch.tensor([index]), epoch, _DRAWS[:3])
         boxes: list[list[int]] = self._boxes(area, ratio, position, *image.shape[-2:])[0].tolist()
@@ -179,10 +196,30 @@ class Augment:
         return torch.cat(crops).contiguous()
 
     def apply(self, batch: Tensor, plan: Plan) -> Tensor:
-        """uint8 whole images (N, 3, H, W) or crops (N, V, 3, size, size) -> normalised float32 (V, N, 3, size, size).
+        """uint8 whole images (N, C, H, W) or crops (N, V, C, size, size) -> normalised float32 (V, N, C, size, size).
 
         Both `views[v]` and `views.flatten(0, 1)` are channels-last.
         """
+        if batch.shape[-3] != len(self.mean):
+            raise ValueError(f"samples of {batch.shape[-3]} channels where views of {len(self.mean)} are made")
+        if not self.planes:
+            return self._colours(batch, plan)
+        colours, further = batch.split([COLOURS, len(self.mean) - COLOURS], -3)
+        views = torch.cat((self._colours(colours, plan).flatten(0, 1), self._further(further, plan)), 1)
+        return views.view(self.views, len(batch), *views.shape[1:])
+
+    def _further(self, stack: Tensor, plan: Plan) -> Tensor:
+        """Further images, whole (N, c, H, W) or cut (N, V, c, size, size) -> (V·N, c, size, size), channels-last."""
+        flip = plan.flip.T.flatten().to(stack.device)
+        if stack.dim() == 4:
+            boxes = self.boxes(plan, *stack.shape[-2:]).transpose(0, 1).flatten(0, 1).to(stack.device)
+            made = cut_planes(stack.repeat(self.views, 1, 1, 1), self.planes, boxes, flip, self.size)
+        else:
+            made = cut_planes(stack.transpose(0, 1).flatten(0, 1), self.planes, None, flip, self.size)
+        return made.contiguous(memory_format=torch.channels_last)
+
+    def _colours(self, batch: Tensor, plan: Plan) -> Tensor:
+        """The same for RGB."""
         samples, views = plan.flip.shape
         height, width = batch.shape[-2:]
         whole = batch.dim() == 4
@@ -195,7 +232,8 @@ class Augment:
         plan = plan.map(lambda field: field.flatten(0, 1).cpu())
         parts = list(_grouped(plan, _at_once(max(self.size**2, height * width), device)))
         order = torch.cat(parts)
-        script = _script(plan.map(lambda field: field[order]), device)
+        plan = plan.map(lambda field: field[order])
+        script = _script(plan, device)
         sample, view = order // views, order % views
         source, place = (sample if whole else order).to(device), view * samples + sample
         boxes = boxes[order.to(device)] if boxes is not None else None
@@ -205,6 +243,8 @@ class Augment:
             run = slice(start, start + len(part))
             box = boxes[run] if boxes is not None else None
             x = self._render(images.index_select(0, source[run]), box, script.part(run))
+            if self.recipe.rand_operations:
+                x = self._randomise(x, RandPlan(plan.operation[run], plan.backwards[run]))
             self._put(x, out, place[run])
             start += len(part)
         return out.view(views, samples, self.size, self.size, 3).permute(0, 1, 4, 2, 3)
@@ -228,6 +268,11 @@ class Augment:
         if script.blur[0]:
             x = self._blur(x.unflatten(2, (self.size, self.size)), script.sigma).flatten(2)
         return where(script.solarise, x, lambda part: solarise(part, recipe.threshold))
+
+    def _randomise(self, x: Tensor, plan: RandPlan) -> Tensor:
+        """(3, B, size²) in 0 … 255, by RandAugment."""
+        pixels = x.unflatten(2, (self.size, self.size)).transpose(0, 1).round().to(torch.uint8)
+        return self._rand.apply(pixels, plan).transpose(0, 1).flatten(2).float().contiguous()
 
     def _put(self, x: Tensor, out: Tensor, place: Tensor) -> None:
         """Normalise views (3, B, size²) in 0 … 255 and write them to their places in (…, size², 3)."""

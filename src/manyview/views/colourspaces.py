@@ -148,12 +148,14 @@ def _named(name: str) -> Split:
 
 
 def convert(images: Tensor, name: str) -> Tensor:
-    """RGB (…, 3, h, w), uint8 or floats in [0, 1] -> float32 (…, 3, h, w) in the named space."""
+    """RGB (…, 3, h, w), uint8 or floats in [0, 1] -> (…, 3, h, w) in the named space, in at least float32."""
     conversion = _named(name).convert
-    return conversion(images / 255 if images.dtype == torch.uint8 else images.float())
+    if images.dtype == torch.uint8:
+        return conversion(images / 255)
+    return conversion(images if images.dtype == torch.float64 else images.float())
 
 
 def split(images: Tensor, name: str) -> dict[str, Tensor]:
-    """RGB (…, 3, h, w), uint8 or floats in [0, 1] -> the views of the named space, float32 (…, c, h, w) each."""
+    """RGB (…, 3, h, w), uint8 or floats in [0, 1] -> the views (…, c, h, w) of the named space."""
     converted = convert(images, name)
     return {view: converted[..., list(channels), :, :] for view, channels in _named(name).views.items()}

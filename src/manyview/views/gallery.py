@@ -10,8 +10,9 @@ import torch
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
+from manyview.stack import COLOURS
 from manyview.views.augment import Augment
-from manyview.views.colourspaces import split
+from manyview.views.named import named_views, split_views
 
 __all__ = ["gallery", "picture", "png"]
 
@@ -30,23 +31,23 @@ def picture(
     names: Sequence[str] = (),
     epoch: int = 0,
     tile: int | None = None,
-    colours: str | None = None,
+    split: str | None = None,
 ) -> Pixels:
-    """One row for each image (3, H, W) uint8: the original and its views, de-normalised -> (height, width, 3) uint8.
+    """One row for each sample (C, H, W) uint8: the original and its views, de-normalised -> (height, width, 3) uint8.
 
     With the samples' numbers as `index` (by default 0, 1, …) the views are the ones that training sees in `epoch`.
-    `tile` is the side of a view on the picture; by default views are shown as they are, or enlarged if tiny. `colours`
-    names a colour space: then each view is followed by those that it splits into, in false colours.
+    `tile` is the side of a view on the picture; by default views are shown as they are, or enlarged if tiny. `split`
+    are words of `named_views`: then each view is followed by those that it splits into, in false colours.
     """
     numbers = list(index) if index is not None else list(range(len(images)))
     crops = torch.stack([augment.crop(image, number, epoch) for image, number in zip(images, numbers, strict=True)])
     views = augment.apply(crops, augment.plan(torch.tensor(numbers), epoch)).transpose(0, 1)
-    mean, std = (torch.tensor(channels).view(3, 1, 1) for channels in (augment.recipe.mean, augment.recipe.std))
-    shown, headings = _with_splits((views * std + mean).clamp(0, 1), colours)
+    mean, std = (torch.tensor(channels).view(-1, 1, 1) for channels in (augment.mean, augment.std))
+    shown, headings = _with_splits((views * std + mean).clamp(0, 1), split)
     shown = (shown * 255).round().to(torch.uint8)
     side = tile or augment.size * max(1, round(_SMALLEST / augment.size))
     rows = [
-        [_fit(image, side), *(_fit(view, side) for view in its_views)]
+        [_fit(image[:COLOURS], side), *(_fit(view, side) for view in its_views)]
         for image, its_views in zip(images, shown, strict=True)
     ]
     return np.asarray(_sheet(rows, ["original", *headings], names or [f"sample {number}" for number in numbers], side))
@@ -60,27 +61,30 @@ def gallery(
     index: Sequence[int] | None = None,
     names: Sequence[str] = (),
     epoch: int = 0,
-    colours: str | None = None,
+    split: str | None = None,
 ) -> None:
     """Save the `picture` as a PNG file."""
-    Path(path).write_bytes(png(picture(images, augment, index=index, names=names, epoch=epoch, colours=colours)))
+    Path(path).write_bytes(png(picture(images, augment, index=index, names=names, epoch=epoch, split=split)))
 
 
-def _with_splits(views: Tensor, colours: str | None) -> tuple[Tensor, list[str]]:
-    """(N, V, 3, h, w) in [0, 1], each view followed by what the colour space splits it into, and their names."""
+def _with_splits(views: Tensor, split: str | None) -> tuple[Tensor, list[str]]:
+    """(N, V, C, h, w) in [0, 1], the colours of each view followed by what it is split into, and their names."""
     tiles, headings = [], []
     for number, view in enumerate(views.unbind(1), 1):
-        tiles.append(view)
+        tiles.append(view[:, :COLOURS])
         headings.append(f"view {number}")
-        if colours is not None:
-            for name, channels in split(view, colours).items():
+        if split is not None:
+            for name, channels in split_views(view, named_views(split)).items():
                 tiles.append(_false_colours(channels))
                 headings.append(name)
     return torch.stack(tiles, 1), headings
 
 
 def _false_colours(channels: Tensor) -> Tensor:
-    """(N, c, h, w), from the least to the most of each channel: one as grey, two as red and blue."""
+    """(N, c, h, w), from the least to the most of each channel: one as grey, two as red and blue; three are colours."""
+    if channels.shape[1] == 3:
+        return channels
+
     low, high = (bound(channels, (0, 2, 3), keepdim=True) for bound in (torch.amin, torch.amax))
     shares = (channels - low) / (high - low).clamp_min(1e-12)
     if shares.shape[1] == 1:

@@ -8,11 +8,11 @@ from torch import Tensor
 from manyview import counter
 from manyview.views.space import pick
 
-__all__ = ["Jigsaw", "JigsawPlan", "strided"]
+__all__ = ["CELLS", "GRID", "Jigsaw", "JigsawPlan", "strided"]
 
 _TAG = 0x6A6967736177  # "jigsaw": keeps these draws apart from everybody else's
-_GRID = 3
-_CELLS = _GRID**2
+GRID = 3
+CELLS = GRID**2
 
 
 class JigsawPlan(NamedTuple):
@@ -34,19 +34,19 @@ class Jigsaw:
 
     def plan(self, index: Tensor, epoch: int) -> JigsawPlan:
         """The jigsaws of the samples `index` (N,)."""
-        sample, cell = index.view(-1, 1), torch.arange(_CELLS, device=index.device)
+        sample, cell = index.view(-1, 1), torch.arange(CELLS, device=index.device)
         order = counter.bits(self.seed, _TAG, epoch, sample, cell).argsort(dim=-1, stable=True)
-        draw = _CELLS + torch.arange(2 * _CELLS, device=index.device)
-        position = counter.uniform(self.seed, _TAG, epoch, sample, draw).view(-1, _CELLS, 2)
+        draw = CELLS + torch.arange(2 * CELLS, device=index.device)
+        position = counter.uniform(self.seed, _TAG, epoch, sample, draw).view(-1, CELLS, 2)
         return JigsawPlan(order, position)
 
     def apply(self, images: Tensor, plan: JigsawPlan) -> Tensor:
         """(N, c, H, W) -> (N, 9, c, side, side). Views of one sample that share a plan are cut alike."""
-        cell = torch.tensor(images.shape[-2:], device=images.device) // _GRID
-        if self.side > min(images.shape[-2:]) // _GRID:
+        cell = torch.tensor(images.shape[-2:], device=images.device) // GRID
+        if self.side > min(images.shape[-2:]) // GRID:
             raise ValueError(f"patches of {self.side} pixels do not fit into a ninth of {tuple(images.shape[-2:])}")
         order, position = (field.to(images.device) for field in plan)
-        place = torch.stack((order // _GRID, order % _GRID), -1)
+        place = torch.stack((order // GRID, order % GRID), -1)
         corner = place * cell + (position.double() * (cell - self.side + 1)).long()
         line = torch.arange(self.side, device=images.device)
         return pick(images, corner[..., :1] + line, corner[..., 1:] + line)

@@ -63,17 +63,21 @@ OPERATIONS: dict[str, Operation] = {
 
 
 class RandPlan(NamedTuple):
-    """What is done to N images, one column after the other."""
+    """What is done to images, one column after the other."""
 
-    operation: Tensor  # (N, operations) numbers in `OPERATIONS`
-    backwards: Tensor  # (N, operations) bool: with the magnitude negated
+    operation: Tensor  # (…, operations) numbers in `OPERATIONS`
+    backwards: Tensor  # (…, operations) bool: with the magnitude negated
+
+    def view(self, number: int) -> "RandPlan":
+        """Of one view."""
+        return RandPlan(self.operation[:, number], self.backwards[:, number])
 
 
 class RandAugment:
     """`operations` of the 14 operations, drawn with replacement. Images that draw the same one are worked on together.
 
     augment = RandAugment(operations=2, magnitude=9, seed=0)
-    images = augment.apply(images, augment.plan(index, epoch, view))
+    images = augment.apply(images, augment.plan(index, epoch, views=1).view(0))
     """
 
     def __init__(self, *, operations: int = 2, magnitude: int = 9, seed: int) -> None:
@@ -81,11 +85,11 @@ class RandAugment:
             raise UserError(f"RandAugment's magnitude {magnitude} must lie between 0 and {_FULL}")
         self.operations, self.magnitude, self.seed = operations, magnitude, seed
 
-    def plan(self, index: Tensor, epoch: int, view: int) -> RandPlan:
-        """For one view of the samples `index` (N,)."""
-        draw = torch.arange(2 * self.operations, device=index.device)
-        uniform = counter.uniform(self.seed, _TAG, epoch, view, index.view(-1, 1), draw)
-        operation, direction = uniform.split(self.operations, -1)
+    def plan(self, index: Tensor, epoch: int, views: int) -> RandPlan:
+        """For all views of the samples `index` (N,): fields (N, V, operations)."""
+        view, draw = (torch.arange(count, device=index.device) for count in (views, 2 * self.operations))
+        uniform = counter.uniform(self.seed, _TAG, epoch, view.view(-1, 1), index.view(-1, 1, 1), draw)
+        operation, direction = uniform.tensor_split(2, -1)
         return RandPlan((operation * len(OPERATIONS)).long(), direction < 0.5)
 
     def apply(self, images: Tensor, plan: RandPlan) -> Tensor:

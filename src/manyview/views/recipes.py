@@ -34,10 +34,13 @@ class Recipe:
     sigma: tuple[float, float] = (0.1, 2.0)  # of the blur, in pixels of the view
     solarise: float = 0.0
     threshold: float = 128 / 255  # solarise inverts what is at least as bright
+    rand_operations: int = 0  # of RandAugment, at the end
+    rand_magnitude: int = 9
     mean: Channels = _IMAGENET_MEAN
     std: Channels = _IMAGENET_STD
 
 
+RAND = "+ra"
 RECIPES: dict[str, Recipe] = {
     "moco-v1": Recipe(grey_first=True),
     "moco-v2": Recipe(jitter=0.8, hue=0.1, blur=0.5),
@@ -52,10 +55,15 @@ RECIPES: dict[str, Recipe] = {
 
 def recipe(name: str, *, min_crop: float | None = None, normalise: bool = True) -> Recipe:
     """The recipe that `--augment` names, with its smallest crops changed if asked; without `normalise` views stay in
-    [0, 1]."""
-    if name not in RECIPES:
-        raise UserError(f"--augment {name} is not known: choose one of {', '.join(RECIPES)}")
-    named = RECIPES[name] if normalise else replace(RECIPES[name], mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
+    [0, 1]. With "+ra" behind its name two operations of RandAugment follow."""
+    base = name.removesuffix(RAND)
+    if base not in RECIPES:
+        raise UserError(
+            f"--augment {name} is not known: choose one of {', '.join(RECIPES)}, perhaps with {RAND} behind"
+        )
+    named = replace(RECIPES[base], rand_operations=2) if name.endswith(RAND) else RECIPES[base]
+    if not normalise:
+        named = replace(named, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
     if min_crop is None:
         return named
     if not 0 < min_crop <= named.scale[1]:

@@ -1,0 +1,115 @@
+"""CMC between whole samples and their patches: the last layer of one view meets the positions of an early layer of the
+other, within the batch (B.2)."""
+
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from manyview import distributed
+from manyview.config import OptimConfig, ViewConfig
+from manyview.encoders import Encoder, EncoderConfig, Towers, layer_features, with_layers
+from manyview.encoders.encoder import at_least_float32
+from manyview.errors import UserError
+from manyview.methods.base import Paper, ViewBatch
+from manyview.methods.view_graph import GraphConfig, ViewGraph
+from manyview.objectives import info_nce, patch_scores
+
+__all__ = ["CMCPatch", "CMCPatchConfig"]
+
+EARLY = ("layer2", "conv3")  # of ResNets, of AlexNets
+ANY_SIZE = 64  # of images, where the encoder was not built for one
+
+
+@dataclass(frozen=True)
+class CMCPatchConfig(GraphConfig):
+    """CMC between whole samples and patches, within the batch (Tian et al., ECCV 2020, B.2). A single view is DIM."""
+
+    temperature: float = 0.07
+    """τ of the softmax; the paper names none for patches."""
+    layer: str | None = None
+    """The layer whose positions are the patches: layer2 of a ResNet, conv3 of an AlexNet, unless named."""
+
+
+class CMCPatch(ViewGraph):
+    name = "cmc-patch"
+    Config = CMCPatchConfig
+    paper = Paper(
+        ViewConfig(augment="cmc", image_size=64),
+        EncoderConfig(backbone="alexnet-half-small", head="linear", dim=64),
+        OptimConfig(
+            batch_size=256, optimizer="adam", lr=1e-3, weight_decay=0.0, epochs=200, schedule="step", decay=0.2
+        ),
+    )
+    config: CMCPatchConfig
+
+    @classmethod
+    def view_count(cls, config: CMCPatchConfig) -> int:
+        return 1
+
+    def __init__(self, config: CMCPatchConfig, encoder: Encoder, *, samples: int, seed: int) -> None:
+        super().__init__(config, encoder, samples=samples, seed=seed)
+        self.patches = PatchHeads(encoder, config.layer)
+
+    def learner(self) -> nn.Module:
+        return WithPatches(self.encoder, self.patches)
+
+    def step(self, batch: ViewBatch) -> dict[str, Tensor]:
+        together, *maps = self.embed(batch.views[0])  # (N, V·D), and for each view (N, D, h, w)
+        views, pools = self.apart(together), dict(zip(self.names, map(distributed.gather, maps), strict=True))
+        there = self.presence.of(distributed.gather(batch.index))
+        means: list[Tensor] = []
+
+        def scores(anchor: str, other: str) -> tuple[Tensor, Tensor]:
+            pool, query = pools[other], views[anchor]
+            positives, negatives = patch_scores(query, pool, offset=distributed.rank() * len(query))
+            if there is not None:
+                positions = pool.shape[-2] * pool.shape[-1]
+                negatives = negatives.masked_fill(~there[other].repeat_interleave(positions), -torch.inf)
+            means.append(positives.detach().mean())
+            return positives, negatives
+
+        loss = self.along_graph(views, scores, partial(info_nce, temperature=self.config.temperature), batch.index)
+        return {"loss": loss, "positive": torch.stack(means).mean()}
+
+
+class PatchHeads(nn.Module):
+    """For each view one layer from the channels of the early layer to the D numbers that a position has."""
+
+    def __init__(self, encoder: Encoder, layer: str | None) -> None:
+        super().__init__()
+        towers, size = encoder.backbone, encoder.image_size or ANY_SIZE
+        assert isinstance(towers, Towers)
+        first = next(iter(towers.networks.values()))
+        known = [name for name, _ in first.named_children()]
+        self.layer = layer or next((name for name in EARLY if name in known), known[len(known) // 3])
+        self.heads = nn.ModuleList()
+        for network, channels in zip(towers.networks.values(), towers.channels, strict=True):
+            network.eval()
+            with torch.no_grad():
+                found = layer_features(network, torch.zeros(1, channels, size, size), [self.layer])[self.layer]
+            network.train()
+            if found.ndim != 4:
+                raise UserError(f"--layer {self.layer} gives no map of positions: choose an earlier one")
+            self.heads.append(nn.Conv2d(found.shape[1], encoder.config.dim, 1))
+
+
+class WithPatches(nn.Module):
+    """An encoder and the heads of its early layer, in one call: embeddings (N, V·D), and unit maps (N, D, h, w)."""
+
+    def __init__(self, encoder: Encoder, patches: PatchHeads) -> None:
+        super().__init__()
+        self.encoder, self.patches = encoder, patches
+
+    def forward(self, samples: Tensor) -> tuple[Tensor, ...]:
+        towers, layer = self.encoder.backbone, self.patches.layer
+        assert isinstance(towers, Towers)
+        features, maps = [], []
+        for (view, images), head in zip(towers.views(samples).items(), self.patches.heads, strict=True):
+            output, found = with_layers(towers.networks[view], images, [layer])
+            features.append(output)
+            maps.append(F.normalize(at_least_float32(head(found[layer])), dim=1))
+        embeddings = F.normalize(at_least_float32(self.encoder.head(torch.cat(features, 1))), dim=1)
+        return embeddings, *maps

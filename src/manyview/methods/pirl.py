@@ -1,0 +1,23 @@
+"""PIRL: a sample and its jigsaw are both told from other samples by the bank of whole samples."""
+
+from dataclasses import dataclass
+
+from manyview.methods.cmc import CMC, CMCConfig
+
+__all__ = ["PIRL", "PIRLConfig"]
+
+
+@dataclass(frozen=True)
+class PIRLConfig(CMCConfig):
+    """PIRL with a memory bank (Misra and van der Maaten, CVPR 2020), as CMC compares with it (Table 9)."""
+
+    views: str = "RGB"
+    """The view that meets itself, as it was seen before: the whole image, or any other."""
+    jigsaw: float = 0.5
+    """Share of the loss in which nine shuffled patches stand for a sample."""
+
+
+class PIRL(CMC):
+    name = "pirl"
+    Config = PIRLConfig
+    config: PIRLConfig

@@ -1,0 +1,104 @@
+"""What methods share that contrast the views of a sample along the edges of a graph."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from manyview import distributed
+from manyview.encoders import Encoder, EncoderConfig
+from manyview.errors import UserError
+from manyview.methods.base import Method
+from manyview.objectives import directions, multiview
+from manyview.objectives.multiview import Contrast, Direction, Scores
+from manyview.views.named import named_views
+
+__all__ = ["GraphConfig", "ViewGraph"]
+
+
+@dataclass(frozen=True)
+class GraphConfig:
+    views: str = "lab"
+    """Views that are contrasted: a colour space for both of its views (lab is {L, ab}, ydbdr {Y, DbDr}; yiq, yuv, hsv,
+    hed, rgb …), one of them (lab.L; L and ab are lab's), RGB, and, where the data has them, depth, normals,
+    segmentation; several with commas between, as lab,depth. A single view meets itself, as it was seen before."""
+    graph: Literal["full", "core"] = "full"
+    """Which of more than two views meet: all pairs, or the core view with every other one."""
+    core: str | None = None
+    """The core view, such as L; the first one unless named."""
+
+
+class ViewGraph(Method):
+    """`names` of the views, and the `directions` in which they meet; some views of some samples may be missing."""
+
+    config: Any
+
+    @classmethod
+    def encoder_config(cls, config: Any, encoder: EncoderConfig) -> EncoderConfig:
+        """With a network for each view."""
+        _view_names(config)
+        return replace(encoder, split=config.views)
+
+    def __init__(self, config: Any, encoder: Encoder, *, samples: int, seed: int) -> None:
+        super().__init__(config, encoder, samples=samples, seed=seed)
+        self.names = _view_names(config)
+        self.directions = directions(self.names, graph=config.graph, core=config.core)
+        self.presence = Presence(self.names, samples)
+
+    def know_present(self, present: Mapping[str, Tensor]) -> None:
+        self.presence.know(present)
+
+    def apart(self, together: Tensor) -> dict[str, Tensor]:
+        """Embeddings (N, V·D), the views side by side and each of length 1/√V, to unit ones (N, D) by view."""
+        return dict(zip(self.names, (together * math.sqrt(len(self.names))).chunk(len(self.names), 1), strict=True))
+
+    def along_graph(
+        self,
+        views: Mapping[str, Tensor],
+        scores: Scores,
+        contrast: Contrast | Mapping[Direction, Contrast],
+        index: Tensor,
+    ) -> Tensor:
+        return multiview(
+            views,
+            scores,
+            contrast=contrast,
+            graph=self.config.graph,
+            core=self.config.core,
+            present=self.presence.of(index),
+            over_ranks=distributed.mean,
+        )
+
+
+class Presence(nn.Module):
+    """Which of the samples have which view, where some lack some; a view of the colours is always there."""
+
+    def __init__(self, names: list[str], samples: int) -> None:
+        super().__init__()
+        self.names, self.samples, self.known = names, samples, False
+
+    def know(self, present: Mapping[str, Tensor]) -> None:
+        self.known = True
+        for name in self.names:
+            there = present.get(name, torch.ones(self.samples, dtype=torch.bool))
+            self.register_buffer(f"of_{name}", there, persistent=False)  # the data tells it anew
+
+    def there(self, name: str) -> Tensor | None:
+        """(n,) for all samples; None where all views are there."""
+        return self.get_buffer(f"of_{name}") if self.known else None
+
+    def of(self, index: Tensor) -> dict[str, Tensor] | None:
+        """(N,) by view for the samples `index` (N,)."""
+        return {name: self.get_buffer(f"of_{name}")[index] for name in self.names} if self.known else None
+
+
+def _view_names(config: GraphConfig) -> list[str]:
+    names = list(named_views(config.views))
+    if config.core is not None and config.core not in names:
+        raise UserError(f"--core {config.core} is none of the views {', '.join(names)}: choose one of them")
+    if config.core is not None and config.graph == "full":
+        raise UserError(f"--core {config.core} means nothing when all views meet: add --graph core, or leave it out")
+    return names
