@@ -228,3 +228,14 @@ def test_the_papers_values() -> None:
     assert (config.temperature, config.draw, config.bank_momentum, config.contrast) == (0.07, 16_384, 0.5, "softmax")
     optim = CMC.paper.optim
     assert (optim.lr, optim.epochs, optim.schedule, optim.weight_decay) == (0.03, 200, "cosine", 1e-4)
+
+
+def test_the_full_graph_encodes_each_view_once_and_has_no_more_terms_than_pairs() -> None:
+    method = make(CMC, CMCConfig(views="lab,depth,normals,segmentation", **SMALL))  # type: ignore[arg-type]
+    encoded: list[str] = []
+    for name, network in method.encoder.backbone.networks.items():
+        network.register_forward_hook(lambda *_, name=name: encoded.append(name))
+    b = ViewBatch(torch.rand(1, N, 8, 16, 16, dtype=torch.float64), torch.arange(N), 0, 10)
+    method.step(b)
+    assert sorted(encoded) == sorted(["L", "ab", "depth", "normals", "segmentation"])
+    assert len(method.directions) == 2 * (5 * 4 // 2)

@@ -132,6 +132,29 @@ def test_patches_of_one_view_meet_the_whole_of_another(views: str) -> None:
     same_gradients(method, method.step(b)["loss"], expected)
 
 
+def test_strided_crops_are_patches_too() -> None:
+    """49 crops of 64 pixels; here four of 24, each encoded by itself."""
+    method, b = make(CMCPatch, CMCPatchConfig(views="rgb", strided=True, temperature=0.2)), crops(1)
+    backbone = method.encoder.backbone
+    names = list(backbone.named)
+    parts = method.encoder(b.views[0]).chunk(2, 1)
+    whole = {name: part * math.sqrt(2) for name, part in zip(names, parts, strict=True)}
+    local: dict[str, Tensor] = {}
+    for (name, images), head in zip(backbone.views(b.views[0]).items(), method.patches.heads, strict=True):
+        corners = [images[:, :, top : top + 16, left : left + 16] for top in (0, 8) for left in (0, 8)]
+        local[name] = torch.stack([F.normalize(head(backbone.networks[name](crop)), dim=1) for crop in corners], 1)
+    expected = torch.zeros((), dtype=torch.float64)
+    for anchor, other in (names, names[::-1]):
+        for i in range(N):
+            others = torch.cat([local[other][j] @ whole[anchor][i] for j in range(N) if j != i])
+            for positive in local[other][i] @ whole[anchor][i]:
+                logits = torch.cat([positive[None], others]) / 0.2
+                expected = expected + (logits.logsumexp(0) - logits[0]) / (N * 4)
+    same_gradients(method, method.step(b)["loss"], expected)
+    with pytest.raises(UserError, match="--layer layer1 and --strided are two kinds of patches: leave one out"):
+        make(CMCPatch, CMCPatchConfig(layer="layer1", strided=True))
+
+
 def test_what_stands_for_a_missing_view_does_not_matter_to_patches() -> None:
     method, b = make(CMCPatch, CMCPatchConfig(views="L,depth")), crops(1, channels=4)
     before = value(method.step(b)["loss"])

@@ -16,6 +16,7 @@ from manyview.errors import UserError
 from manyview.methods.base import Paper, ViewBatch
 from manyview.methods.view_graph import GraphConfig, ViewGraph
 from manyview.objectives import info_nce, patch_scores
+from manyview.views.patches import strided
 
 __all__ = ["CMCPatch", "CMCPatchConfig"]
 
@@ -31,6 +32,8 @@ class CMCPatchConfig(GraphConfig):
     """τ of the softmax; the paper names none for patches."""
     layer: str | None = None
     """The layer whose positions are the patches: layer2 of a ResNet, conv3 of an AlexNet, unless named."""
+    strided: bool = False
+    """Patches are crops of 16×16 pixels that overlap by 8, each encoded by itself, not positions of a layer (D.1)."""
 
 
 class CMCPatch(ViewGraph):
@@ -51,7 +54,9 @@ class CMCPatch(ViewGraph):
 
     def __init__(self, config: CMCPatchConfig, encoder: Encoder, *, samples: int, seed: int) -> None:
         super().__init__(config, encoder, samples=samples, seed=seed)
-        self.patches = PatchHeads(encoder, config.layer)
+        if config.strided and config.layer is not None:
+            raise UserError(f"--layer {config.layer} and --strided are two kinds of patches: leave one out")
+        self.patches = StridedHeads(encoder) if config.strided else PatchHeads(encoder, config.layer)
 
     def learner(self) -> nn.Module:
         return WithPatches(self.encoder, self.patches)
@@ -75,6 +80,22 @@ class CMCPatch(ViewGraph):
         return {"loss": loss, "positive": torch.stack(means).mean()}
 
 
+class StridedHeads(nn.Module):
+    """For each view one layer from the features of a crop to the D numbers that it has among the patches."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        super().__init__()
+        towers = encoder.backbone
+        assert isinstance(towers, Towers)
+        self.heads = nn.ModuleList(nn.Linear(width, encoder.config.dim) for width in towers.widths)
+
+    def forward(self, network: nn.Module, images: Tensor, view: int) -> tuple[Tensor, Tensor]:
+        """What the network gives for a view (N, c, h, w), and the patches (N, D, 1, P)."""
+        crops = strided(images)
+        local = self.heads[view](network(crops.flatten(0, 1))).unflatten(0, crops.shape[:2])
+        return network(images), local.mT.unsqueeze(2)
+
+
 class PatchHeads(nn.Module):
     """For each view one layer from the channels of the early layer to the D numbers that a position has."""
 
@@ -95,21 +116,26 @@ class PatchHeads(nn.Module):
                 raise UserError(f"--layer {self.layer} gives no map of positions: choose an earlier one")
             self.heads.append(nn.Conv2d(found.shape[1], encoder.config.dim, 1))
 
+    def forward(self, network: nn.Module, images: Tensor, view: int) -> tuple[Tensor, Tensor]:
+        """What the network gives for a view (N, c, h, w), and the patches (N, D, h', w')."""
+        output, found = with_layers(network, images, [self.layer])
+        return output, self.heads[view](found[self.layer])
+
 
 class WithPatches(nn.Module):
-    """An encoder and the heads of its early layer, in one call: embeddings (N, V·D), and unit maps (N, D, h, w)."""
+    """An encoder and the heads of its patches, in one call: embeddings (N, V·D), and unit maps (N, D, h, w)."""
 
-    def __init__(self, encoder: Encoder, patches: PatchHeads) -> None:
+    def __init__(self, encoder: Encoder, patches: PatchHeads | StridedHeads) -> None:
         super().__init__()
         self.encoder, self.patches = encoder, patches
 
     def forward(self, samples: Tensor) -> tuple[Tensor, ...]:
-        towers, layer = self.encoder.backbone, self.patches.layer
+        towers = self.encoder.backbone
         assert isinstance(towers, Towers)
         features, maps = [], []
-        for (view, images), head in zip(towers.views(samples).items(), self.patches.heads, strict=True):
-            output, found = with_layers(towers.networks[view], images, [layer])
+        for number, (view, images) in enumerate(towers.views(samples).items()):
+            output, local = self.patches(towers.networks[view], images, number)
             features.append(output)
-            maps.append(F.normalize(at_least_float32(head(found[layer])), dim=1))
+            maps.append(F.normalize(at_least_float32(local), dim=1))
         embeddings = F.normalize(at_least_float32(self.encoder.head(torch.cat(features, 1))), dim=1)
         return embeddings, *maps
