@@ -1,0 +1,122 @@
+"""The top of the page: what the run is, what it came to, and its figures."""
+
+import shlex
+
+from manyview.report.facts import Comparison, Facts, number
+from manyview.report.markup import Markup, tag
+from manyview.report.words import PROTOCOLS, duration, not_evaluated, percent, points
+
+__all__ = ["header", "title"]
+
+METHODS = {
+    "au-cl": "AU-CL",
+    "au-cl-moco": "AU-CL (MoCo)",
+    "cacr": "CACR",
+    "cacr-moco": "CACR (MoCo)",
+    "cl": "CL",
+    "cmc": "CMC",
+    "cmc-aug": "CMC of augmented views",
+    "cmc-moco": "CMC (MoCo)",
+    "hn-cl": "HN-CL",
+    "hn-cl-moco": "HN-CL (MoCo)",
+    "jcl": "JCL",
+    "moco-v1": "MoCo v1",
+    "moco-v2": "MoCo v2",
+    "mv-dhel": "MV-DHEL",
+    "mv-infonce": "MV-InfoNCE",
+    "pvc": "Poly-view contrast",
+    "simclr": "SimCLR",
+    "vanilla": "Vanilla multi-key",
+}
+
+
+def title(facts: Facts) -> str:
+    return f"{METHODS.get(facts.method, facts.method)} on {facts.data.get('name', 'unknown data')}"
+
+
+def header(facts: Facts, links: Markup) -> Markup:
+    samples, size = number(facts.data.get("samples")), facts.setting("views", "image_size")
+    line = [
+        str(facts.setting("encoder", "backbone") or ""),
+        f"{size} px" if size else "",
+        f"{samples:,.0f} images" if samples is not None else "",
+        f"batches of {facts.setting('optim', 'batch_size')}" if facts.setting("optim", "batch_size") else "",
+        f"preset {facts.preset}",
+        f"seed {facts.setting('run', 'seed')}",
+    ]
+    unfinished = Markup()
+    if not facts.finished:
+        steps = f"{len(facts.metrics):,} steps so far" if facts.metrics else "no step so far"
+        command = tag("code", f"manyview resume {shlex.quote(str(facts.path))}")
+        unfinished = tag("p", f"This run is not finished ({steps}). To go on: ", command, class_="warning")
+    return tag(
+        "header",
+        tag("h1", title(facts)),
+        tag("p", " · ".join(part for part in line if part), class_="soft"),
+        tag("p", *_verdict(facts), class_="verdict"),
+        unfinished,
+        tag("div", *_figures(facts), class_="figures"),
+        links,
+    )
+
+
+def _verdict(facts: Facts) -> list[str]:
+    whole = [comparison for comparison in facts.comparisons if comparison.layer is None]
+    comparison = _first(facts, "knn") or next(iter(whole or reversed(facts.comparisons)), None)
+    trained, random = (comparison.top1(name) if comparison else None for name in ("trained", "random"))
+    if comparison is None or trained is None:
+        return not_evaluated(facts)
+    protocol = "kNN" if comparison.protocol == "knn" else PROTOCOLS.get(comparison.protocol, comparison.protocol)
+    place = "" if comparison.layer is None else f" at {comparison.layer}"
+    text = f"{protocol} top-1 on {comparison.data}{place}: {percent(trained)}"
+    if random is None:
+        return [f"{text}. The random encoder was not measured."]
+    return [f"{text} against {percent(random)} of the random encoder, ", tag("strong", points(trained - random)), "."]
+
+
+def _first(facts: Facts, protocol: str) -> Comparison | None:
+    found = (c for c in facts.comparisons if (c.protocol, c.layer) == (protocol, None))
+    return next((c for c in found if c.top1("trained") is not None), None)
+
+
+def _figures(facts: Facts) -> list[Markup]:
+    figures = [_accuracy_figure("kNN top-1", comparison) for comparison in [_first(facts, "knn")] if comparison]
+    linear = _first(facts, "linear") or _first(facts, "linear-sgd") or _first(facts, "linear-adam")
+    if linear:
+        figures.append(_accuracy_figure("Linear top-1", linear))
+    during = facts.series("knn")
+    if not figures and during[1]:
+        figures.append(_figure("kNN during training", percent(during[1][-1]), f"at step {during[0][-1]:,.0f}"))
+    losses = facts.series("loss")[1]
+    if losses:
+        # The mean of the last 2 %: a single batch says little.
+        tail = losses[-max(1, len(losses) // 50) :]
+        figures.append(_figure("Loss", f"{sum(tail) / len(tail):.3f}", f"{losses[0]:.3f} in the first step"))
+    if facts.seconds:
+        rates = facts.series("images_per_s")[1]
+        batch = number(facts.setting("optim", "batch_size")) or 0.0
+        waits = facts.series("wait")[1]
+        wait = f"{sum(waits) / len(waits):.1%} of the time waiting for data" if waits else ""
+        figures.append(
+            _figure("Images per second", f"{len(rates) * batch / facts.seconds:,.0f}", wait.replace("%", "\u202f%"))
+        )
+        figures.append(
+            _figure("Training time", duration(facts.seconds), f"{len(facts.metrics):,} steps{_epochs(facts)}")
+        )
+    return figures
+
+
+def _accuracy_figure(name: str, comparison: Comparison) -> Markup:
+    trained, random = comparison.top1("trained"), comparison.top1("random")
+    assert trained is not None
+    against = "random encoder not measured" if random is None else f"random encoder {percent(random)}"
+    return _figure(name, percent(trained), against)
+
+
+def _figure(name: str, value: str, note: str) -> Markup:
+    return tag("div", tag("span", name), tag("b", value), tag("span", note), class_="figure")
+
+
+def _epochs(facts: Facts) -> str:
+    epochs = facts.series("epoch")[1]
+    return f" · {epochs[-1]:,.1f} epochs" if epochs else ""

@@ -1,0 +1,21 @@
+"""Rows of small images."""
+
+from typing import Any
+
+from manyview.report.markup import Markup, picture, tag
+
+__all__ = ["not_shown", "strip", "thumbnail"]
+
+
+def not_shown(missing: str) -> Markup:
+    return tag("p", f"Not shown: {missing}.", class_="soft")
+
+
+def strip(cells: list[Markup], class_: str = "") -> Markup:
+    columns = f"grid-template-columns: minmax(0, 1fr) 2px repeat({len(cells) - 1}, minmax(0, 1fr))"
+    return tag("div", *cells, class_=f"strip {class_}".strip(), style=columns)
+
+
+def thumbnail(image: Any, alt: str, title: str = "") -> Markup:
+    attributes = {"title": title} if title else {}
+    return picture(image, alt, class_="pixels" if max(image.shape[-2:]) <= 64 else "", **attributes)

@@ -1,0 +1,61 @@
+"""Numbers, names and commands as the page writes them."""
+
+import shlex
+
+from manyview.report.facts import Facts
+from manyview.report.markup import tag
+
+__all__ = ["PROTOCOLS", "command", "duration", "not_evaluated", "percent", "points", "signed", "spelled"]
+
+PROTOCOLS = {
+    "knn": "k nearest neighbours",
+    "linear": "Linear probe on cached features",
+    "mlp": "Probe with one hidden layer",
+    "linear-sgd": "Linear probe, SGD with augmentation",
+    "linear-adam": "Linear probe, Adam with augmentation",
+}
+
+
+def command(facts: Facts, verb: str) -> str:
+    data = facts.setting("data", "data") or facts.data.get("name") or "DATA"
+    return f"manyview {verb} {shlex.quote(str(facts.path))} --data {shlex.quote(str(data))}"
+
+
+def not_evaluated(facts: Facts) -> list[str]:
+    if not facts.finished:
+        return ["Not evaluated yet: the encoder is written at the end of the run."]
+    return ["Not evaluated yet: ", tag("code", command(facts, "evaluate knn")), " tells what the encoder has learnt."]
+
+
+def spelled(value: object) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(spelled, value))
+    return str(value)
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.1f}\u202f%"
+
+
+def points(difference: float) -> str:
+    return signed(f"{100 * difference:+.1f} points")
+
+
+def signed(text: str) -> str:
+    return text.replace("-", "−")
+
+
+def duration(seconds: float) -> str:
+    whole = round(seconds)
+    days, hours, minutes = whole // 86_400, whole // 3600 % 24, whole // 60 % 60
+    if days:
+        return f"{days} d {hours} h"
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {whole % 60} s" if minutes else f"{seconds:.1f} s"
