@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from manyview.diagnose import CONTRAST, alignment, contrast, uniformity
+from manyview.diagnose import CONTRAST, alignment, contrast, effective_rank, uniformity
 
 V, N, D = 4, 7, 5
 T_POS, T_NEG = 0.7, 1.6
@@ -62,6 +62,8 @@ def test_every_number_is_its_definition(views: Tensor) -> None:
         "effective_positives": mean([math.exp(entropy(positive)) for positive, _ in weighed]),
         "effective_negatives": mean([math.exp(entropy(negative)) for _, negative in weighed]),
         "alignment": mean(close),
+        "variance": mean([squared(z, view.mean(0)) for view in views for z in view]),
+        "effective_rank": mean([effective_rank(view) for view in views]),
         "uniformity": mean([math.log(mean([math.exp(-2 * each) for each in distances])) for distances in apart]),
     }
     assert found == pytest.approx(expected, rel=1e-12)
@@ -90,6 +92,16 @@ def test_equal_distances_give_equal_weights() -> None:
     assert found["effective_positives"] == pytest.approx(2)
     assert found["alignment"] == 0
     assert found["uniformity"] == pytest.approx(-4)
+    assert (found["variance"], found["effective_rank"]) == pytest.approx((5 / 6, 5))
+
+
+def test_a_collapsed_encoder_has_no_variance_and_one_direction(views: Tensor) -> None:
+    point = contrast(views[:1, :1].expand(V, N, D), t_pos=1.0, t_neg=2.0)
+    assert (point["variance"], point["effective_rank"]) == pytest.approx((0, 1))
+    east = torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64)
+    line = torch.stack([east, -east, east, -east]).expand(V, 4, 3)
+    ends = contrast(line, t_pos=1.0, t_neg=2.0)
+    assert (ends["variance"], ends["effective_rank"]) == pytest.approx((1, 1))
 
 
 def test_two_samples_and_two_views_are_enough(views: Tensor) -> None:

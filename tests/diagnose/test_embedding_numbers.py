@@ -15,6 +15,7 @@ from manyview.diagnose import (
     positive_similarity,
     separation,
     uniformity,
+    variance,
 )
 
 V, N, D = 4, 7, 5
@@ -108,3 +109,9 @@ def test_a_sample_is_not_its_own_neighbour(views: Tensor) -> None:
 def test_of_equal_neighbours_the_lower_row_comes_first() -> None:
     bank = F.normalize(torch.ones(6, 2), dim=1)
     assert nearest(bank[:1], bank, 4)[1].tolist() == [[0, 1, 2, 3]]
+
+
+def test_variance_of_unit_vectors_is_what_their_mean_lacks(views: Tensor) -> None:
+    for view in views:
+        assert variance(view) == pytest.approx(1 - float(view.mean(0).square().sum()), abs=1e-12)
+    assert variance(views[0, :1].expand(N, D)) == pytest.approx(0, abs=1e-30)

@@ -9,6 +9,7 @@ from manyview.diagnose.embeddings import (
     positive_similarity,
     separation,
     uniformity,
+    variance,
 )
 from manyview.diagnose.mine import estimate_mutual_information
 from manyview.diagnose.plots import layer_plot, line_plot, similarity_plot
@@ -29,4 +30,5 @@ __all__ = [
     "separation",
     "similarity_plot",
     "uniformity",
+    "variance",
 ]

@@ -1,9 +1,11 @@
 """How sharply the embeddings of a batch are told apart, with the weights by which CACR contrasts them."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
-from manyview.diagnose.embeddings import alignment, uniformity
+from manyview.diagnose.embeddings import alignment, effective_rank, uniformity, variance
 from manyview.objectives import conditional_entropy, log_sum_exp, max_conditional_entropy, similarity
 
 __all__ = ["CONTRAST", "contrast"]
@@ -16,6 +18,8 @@ CONTRAST = (
     "nearest_weight",
     "effective_positives",
     "effective_negatives",
+    "variance",
+    "effective_rank",
 )
 
 
@@ -30,7 +34,9 @@ def contrast(views: Tensor, *, t_pos: float, t_neg: float) -> dict[str, float]:
     nearest_weight          of the nearest negative
     effective_positives     e to the entropy of the positive weights: V − 1 if they are all equal
     effective_negatives     the same of the negative weights: N − 1 if they are all equal
-    alignment, uniformity   as the functions do it, uniformity in each view by itself
+    alignment, uniformity,
+    variance,
+    effective_rank          as the functions do it, all but the alignment in each view by itself
     """
     positives = torch.cat([similarity(view, _others(views, number)) for number, view in enumerate(views)])  # (VN, V-1)
     negatives = torch.cat([similarity(view, view).fill_diagonal_(-torch.inf) for view in views])  # (VN, N)
@@ -41,11 +47,17 @@ def contrast(views: Tensor, *, t_pos: float, t_neg: float) -> dict[str, float]:
         "entropy": float(entropy.mean()),
         "max_entropy": float(max_conditional_entropy(negatives).mean()),
         "alignment": alignment(views),
-        "uniformity": sum(map(uniformity, views)) / len(views),
+        "uniformity": _in_each(uniformity, views),
         "nearest_weight": float(log_nearest.exp().mean()),
         "effective_positives": float(positive_entropy.exp().mean()),
         "effective_negatives": float(entropy.exp().mean()),
+        "variance": _in_each(variance, views),
+        "effective_rank": _in_each(effective_rank, views),
     }
+
+
+def _in_each(number: Callable[[Tensor], float], views: Tensor) -> float:
+    return sum(map(number, views)) / len(views)
 
 
 def _others(views: Tensor, number: int) -> Tensor:

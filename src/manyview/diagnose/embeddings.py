@@ -13,6 +13,7 @@ __all__ = [
     "positive_similarity",
     "separation",
     "uniformity",
+    "variance",
 ]
 
 
@@ -65,6 +66,11 @@ def effective_rank(embeddings: Tensor) -> float:
     values = torch.linalg.svdvals((embeddings - embeddings.mean(0)).double())
     share = values / values.sum().clamp_min(torch.finfo(values.dtype).tiny)
     return float(torch.special.entr(share).sum().exp())
+
+
+def variance(embeddings: Tensor) -> float:
+    """(N, D): the mean squared distance from their mean; 0 when all are the same vector, 1 when they cancel out."""
+    return float((embeddings - embeddings.mean(0)).square().sum(1).mean())
 
 
 def nearest(query: Tensor, bank: Tensor, k: int, *, exclude: Tensor | None = None) -> tuple[Tensor, Tensor]:
