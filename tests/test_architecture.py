@@ -22,7 +22,7 @@ ALLOWED: dict[str, set[str]] = {
     "train": FOUNDATION | {"config", "methods"},
     "evaluate": FOUNDATION,
     "diagnose": FOUNDATION,
-    "report": FOUNDATION | {"evaluate", "diagnose"},
+    "report": FOUNDATION | {"evaluate", "diagnose", "methods"},  # a method knows what its loss means
 }
 
 

@@ -379,13 +379,32 @@ def test_values_that_are_no_numbers_do_not_stop_the_page(tmp_path: Path) -> None
     assert "JCL on scenes" in page_of(run).text
 
 
-def test_the_chance_level_is_drawn_where_there_is_a_queue(tmp_path: Path, whole_run: Path) -> None:
-    assert "chance, log(K + 1) = 8.32" in (whole_run / "report.html").read_text(encoding="utf-8")
-    run = fake_run(tmp_path, steps=10, method="simclr")
+@pytest.mark.parametrize(
+    ("method", "flags", "words"),
+    [
+        ("jcl", {}, "chance, log 4,097 = 8.32"),
+        ("jcl", {"queue_size": "many"}, None),
+        ("jcl", {"queue_size": -1}, None),
+        ("simclr", {}, "chance, log 511 = 6.24"),
+        ("mv-infonce", {"views": 4}, "chance, log 341 = 5.83"),
+        ("cmc", {"draw": 99}, "chance, 2 · log 100 = 9.21"),
+        ("cmc", {"views": "infrared"}, None),
+        ("hn-cl", {"tau_plus": 2.0}, None),
+        ("cacr", {}, None),
+        ("unheard-of", {}, None),
+    ],
+)
+def test_the_chance_level_is_drawn_where_the_method_has_one(
+    tmp_path: Path, method: str, flags: dict[str, Any], words: str | None
+) -> None:
+    run = fake_run(tmp_path, method=method)
     facts = json.loads((run / "config.json").read_text())
-    del facts["config"]["method"]["queue_size"]
+    facts["config"]["method"] |= flags
     (run / "config.json").write_text(json.dumps(facts))
-    assert "chance, log(K" not in write_report(run).read_text(encoding="utf-8")
+    (run / "metrics.jsonl").write_text('{"step": 0, "loss": 7.5}\n')
+    page = write_report(run).read_text(encoding="utf-8")
+    assert ("chance, " in page) == (words is not None)
+    assert words is None or words in page
 
 
 @pytest.mark.parametrize(

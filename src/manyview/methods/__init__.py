@@ -4,9 +4,9 @@ import importlib
 import pkgutil
 
 from manyview.errors import UserError
-from manyview.methods.base import Method, Paper, ViewBatch
+from manyview.methods.base import Chance, Method, Paper, ViewBatch
 
-__all__ = ["METHODS", "Method", "Paper", "ViewBatch", "find"]
+__all__ = ["METHODS", "Chance", "Method", "Paper", "ViewBatch", "find"]
 
 
 def _discover() -> dict[str, type[Method]]:

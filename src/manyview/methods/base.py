@@ -1,5 +1,6 @@
 """What the loop asks of a method."""
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -13,7 +14,7 @@ from manyview.config import OptimConfig, ViewConfig
 from manyview.encoders import Encoder, EncoderConfig
 from manyview.errors import UserError
 
-__all__ = ["Method", "Paper", "ViewBatch"]
+__all__ = ["Chance", "Method", "Paper", "ViewBatch"]
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,18 @@ class Paper:
     views: ViewConfig = field(default_factory=ViewConfig)
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
+
+
+@dataclass(frozen=True)
+class Chance:
+    """What guessing costs: the loss of an encoder to which all images look alike."""
+
+    candidates: float  # among which a positive is told
+    terms: int = 1  # of such losses, added up
+
+    @property
+    def loss(self) -> float:
+        return self.terms * math.log(self.candidates)
 
 
 class Method(nn.Module):
@@ -68,6 +81,12 @@ class Method(nn.Module):
     def know_present(self, present: Mapping[str, Tensor]) -> None:
         """Which samples (n,) have which further image, where some lack some."""
         raise UserError(f"--missing: {self.name} has no views that could be left out: use 0")
+
+    @classmethod
+    def chance(cls, config: Any, batch: int) -> Chance | None:
+        """Where the loss tells a positive from others, with `batch` samples contrasted at once; None where the loss of
+        guessing depends on more than their number, such as on a temperature."""
+        return None
 
     def learner(self) -> nn.Module:
         """What `embed` calls: the encoder, or one with company that learns with it and is not exported."""

@@ -12,8 +12,9 @@ from manyview import distributed
 from manyview.config import OptimConfig, ViewConfig
 from manyview.encoders import Encoder, EncoderConfig
 from manyview.errors import UserError
-from manyview.methods.base import Paper, ViewBatch
+from manyview.methods.base import Chance, Paper, ViewBatch
 from manyview.methods.jigsaw import Branched, BranchedConfig
+from manyview.methods.view_graph import ways
 from manyview.negatives import MemoryBank
 from manyview.objectives import info_nce, mutual_information_bound, nce, normaliser
 from manyview.objectives.multiview import Scores
@@ -49,6 +50,12 @@ class CMC(Branched):
     @classmethod
     def view_count(cls, config: CMCConfig) -> int:
         return 2 if config.jigsaw else 1  # crops, of which the encoder makes the views that are contrasted
+
+    @classmethod
+    def chance(cls, config: CMCConfig, batch: int) -> Chance | None:
+        if config.contrast == "nce":
+            return None
+        return Chance(config.draw + 1, terms=ways(config))
 
     def __init__(self, config: CMCConfig, encoder: Encoder, *, samples: int, seed: int) -> None:
         super().__init__(config, encoder, samples=samples, seed=seed)

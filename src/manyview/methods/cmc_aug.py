@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from manyview.methods.base import Chance
 from manyview.methods.many_views import ManyViews, ManyViewsConfig
 from manyview.objectives import cmc_full_graph
 
@@ -24,6 +25,10 @@ class CMCAug(ManyViews):
     name = "cmc-aug"
     Config = CMCAugConfig
     config: CMCAugConfig
+
+    @classmethod
+    def chance(cls, config: CMCAugConfig, batch: int) -> Chance:
+        return Chance(batch)
 
     def loss(self, views: Tensor, pool: Tensor, offset: int) -> Tensor:
         return cmc_full_graph(views, temperature=self.config.temperature, pool=pool, offset=offset)

@@ -6,10 +6,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from manyview.methods.base import ViewBatch
+from manyview.methods.base import Chance, ViewBatch
 from manyview.methods.cmc import CMC
 from manyview.methods.jigsaw import Branched, BranchedConfig
 from manyview.methods.queued import QueueConfig, Queued
+from manyview.methods.view_graph import ways
 from manyview.objectives import info_nce, mutual_information_bound, similarity
 from manyview.objectives.multiview import Scores
 
@@ -33,6 +34,10 @@ class CMCMoCo(Queued, Branched):
     @classmethod
     def view_count(cls, config: CMCMoCoConfig) -> int:
         return 3 if config.jigsaw else 2  # crops: of queries, of keys, of jigsaws
+
+    @classmethod
+    def chance(cls, config: CMCMoCoConfig, batch: int) -> Chance:
+        return Chance(config.queue_size + 1, terms=ways(config))
 
     def step(self, batch: ViewBatch) -> dict[str, Tensor]:
         branches = self.branches(batch)

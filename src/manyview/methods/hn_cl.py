@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from manyview.errors import UserError
+from manyview.methods.base import Chance
 from manyview.methods.many_views import ManyViews, ManyViewsConfig, contrasts
 from manyview.objectives import hard_negative
 
@@ -38,6 +39,10 @@ class HNCL(ManyViews):
     name = "hn-cl"
     Config = HNCLConfig
     config: HNCLConfig
+
+    @classmethod
+    def chance(cls, config: HNCLConfig, batch: int) -> Chance:
+        return Chance(config.views * (batch - 1) + 1)
 
     def loss(self, views: Tensor, pool: Tensor, offset: int) -> Tensor:
         return torch.stack([self.config.of(*rows) for rows in contrasts(views, pool, offset, "all")]).mean()

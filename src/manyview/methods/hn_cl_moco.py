@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from manyview.methods.base import Chance
 from manyview.methods.hn_cl import HardNegatives
 from manyview.methods.queued_views import QueuedViews, QueuedViewsConfig
 
@@ -19,6 +20,10 @@ class HNCLMoCo(QueuedViews):
     name = "hn-cl-moco"
     Config = HNCLMoCoConfig
     config: HNCLMoCoConfig
+
+    @classmethod
+    def chance(cls, config: HNCLMoCoConfig, batch: int) -> Chance:
+        return Chance(config.queue_size + (batch if config.with_intra_batch else 1))
 
     def loss(self, positives: Tensor, negatives: Tensor) -> Tensor:
         return self.config.of(positives, negatives)

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from manyview.config import OptimConfig, ViewConfig
 from manyview.encoders import EncoderConfig
-from manyview.methods.base import Paper, ViewBatch
+from manyview.methods.base import Chance, Paper, ViewBatch
 from manyview.methods.queued import QueueConfig, Queued
 from manyview.objectives import info_nce, similarity
 
@@ -30,6 +30,10 @@ class MoCoV1(Queued):
         OptimConfig(batch_size=256, lr=0.03, epochs=200, schedule="step", milestones=(0.6, 0.8)),
     )
     config: MoCoV1Config
+
+    @classmethod
+    def chance(cls, config: MoCoV1Config, batch: int) -> Chance:
+        return Chance(config.queue_size + 1)
 
     def step(self, batch: ViewBatch) -> dict[str, Tensor]:
         q = self.embed(batch.views[0])  # (N, D)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from manyview.methods.base import Chance
 from manyview.methods.many_views import ManyViews, ManyViewsConfig
 from manyview.objectives import mv_infonce
 
@@ -26,6 +27,10 @@ class MVInfoNCE(ManyViews):
     name = "mv-infonce"
     Config = MVInfoNCEConfig
     config: MVInfoNCEConfig
+
+    @classmethod
+    def chance(cls, config: MVInfoNCEConfig, batch: int) -> Chance:
+        return Chance((config.views * batch - 1) / (config.views - 1) if config.same_view else batch)
 
     def loss(self, views: Tensor, pool: Tensor, offset: int) -> Tensor:
         return mv_infonce(

@@ -5,6 +5,7 @@ from typing import Literal
 
 from torch import Tensor
 
+from manyview.methods.base import Chance
 from manyview.methods.many_views import ManyViews, ManyViewsConfig
 from manyview.objectives import pvc
 
@@ -27,6 +28,10 @@ class PVC(ManyViews):
     name = "pvc"
     Config = PVCConfig
     config: PVCConfig
+
+    @classmethod
+    def chance(cls, config: PVCConfig, batch: int) -> Chance:
+        return Chance(config.views * (batch - 1) + 1)
 
     def loss(self, views: Tensor, pool: Tensor, offset: int) -> Tensor:
         return pvc(views, temperature=self.config.temperature, mean=self.config.mean, pool=pool, offset=offset)

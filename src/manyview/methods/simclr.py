@@ -6,7 +6,7 @@ from torch import Tensor
 
 from manyview.config import OptimConfig, ViewConfig
 from manyview.encoders import EncoderConfig
-from manyview.methods.base import Paper
+from manyview.methods.base import Chance, Paper
 from manyview.methods.many_views import ManyViews, ManyViewsConfig
 from manyview.objectives import nt_xent
 
@@ -38,6 +38,10 @@ class SimCLR(ManyViews):
         ),
     )
     config: SimCLRConfig
+
+    @classmethod
+    def chance(cls, config: SimCLRConfig, batch: int) -> Chance:
+        return Chance(config.views * batch - 1)
 
     def loss(self, views: Tensor, pool: Tensor, offset: int) -> Tensor:
         return nt_xent(views, temperature=self.config.temperature, pool=pool, offset=offset)

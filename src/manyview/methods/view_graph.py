@@ -16,7 +16,7 @@ from manyview.objectives import directions, multiview
 from manyview.objectives.multiview import Contrast, Direction, Scores
 from manyview.views.named import named_views
 
-__all__ = ["GraphConfig", "ViewGraph"]
+__all__ = ["GraphConfig", "ViewGraph", "ways"]
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,11 @@ class Presence(nn.Module):
     def of(self, index: Tensor) -> dict[str, Tensor] | None:
         """(N,) by view for the samples `index` (N,)."""
         return {name: self.get_buffer(f"of_{name}")[index] for name in self.names} if self.known else None
+
+
+def ways(config: GraphConfig) -> int:
+    """How many directions there are, each with a term in the loss."""
+    return len(directions(_view_names(config), graph=config.graph, core=config.core))
 
 
 def _view_names(config: GraphConfig) -> list[str]:

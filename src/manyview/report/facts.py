@@ -3,12 +3,13 @@
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from manyview.diagnose import CONTRAST
 from manyview.errors import UserError
+from manyview.methods import METHODS, Chance
 
 __all__ = ["Comparison", "Facts", "Series", "number", "read_facts"]
 
@@ -70,6 +71,20 @@ class Facts:
         if batch is None or not rates:
             return None
         return sum(batch / rate for rate in rates if rate > 0)
+
+    @property
+    def chance(self) -> Chance | None:
+        """What guessing would cost; None where the method has no such level or the settings are not a method's."""
+        kind, batch = METHODS.get(self.method), number(self.setting("optim", "batch_size"))
+        if kind is None or batch is None:
+            return None
+        known = {field.name for field in fields(kind.Config)}
+        given = {name: value for name, value in self.config.get("method", {}).items() if name in known}
+        try:
+            chance = kind.chance(kind.Config(**given), int(batch // (number(self.setting("optim", "accumulate")) or 1)))
+            return chance if chance is not None and chance.candidates > 1 else None
+        except (ArithmeticError, LookupError, TypeError, ValueError, UserError):  # the file may have been edited
+            return None
 
 
 def read_facts(run: Path) -> Facts:

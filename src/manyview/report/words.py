@@ -2,10 +2,21 @@
 
 import shlex
 
+from manyview.methods import Chance
 from manyview.report.facts import Facts
 from manyview.report.markup import tag
 
-__all__ = ["PROTOCOLS", "command", "duration", "not_evaluated", "percent", "points", "signed", "spelled"]
+__all__ = [
+    "PROTOCOLS",
+    "chance_level",
+    "command",
+    "duration",
+    "not_evaluated",
+    "percent",
+    "points",
+    "signed",
+    "spelled",
+]
 
 PROTOCOLS = {
     "knn": "k nearest neighbours",
@@ -25,6 +36,12 @@ def not_evaluated(facts: Facts) -> list[str]:
     if not facts.finished:
         return ["Not evaluated yet: the encoder is written at the end of the run."]
     return ["Not evaluated yet: ", tag("code", command(facts, "evaluate knn")), " tells what the encoder has learnt."]
+
+
+def chance_level(chance: Chance) -> str:
+    """Such as log 4,097 = 8.32."""
+    times = f"{chance.terms} · " if chance.terms > 1 else ""
+    return f"{times}log {f'{chance.candidates:,.1f}'.removesuffix('.0')} = {chance.loss:.2f}"
 
 
 def spelled(value: object) -> str:

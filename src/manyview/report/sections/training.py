@@ -5,7 +5,7 @@ import math
 from manyview.diagnose.plots import RANDOM, line_plot
 from manyview.report.facts import Facts, number
 from manyview.report.markup import Markup, join, tag
-from manyview.report.words import spelled
+from manyview.report.words import chance_level, spelled
 
 __all__ = ["training"]
 
@@ -15,7 +15,6 @@ _DIAGNOSTICS = {
     "lam": "λ, weight of the covariance",
     "information": "Mutual information of the views, at least (nats)",
 }
-_INFO_NCE = {"jcl", "moco-v1", "moco-v2", "vanilla"}  # whose loss has a known value before anything is learnt
 _CONTRAST = {
     "entropy": "Conditional entropy of the negative weights",
     "nearest_weight": "Weight of the nearest negative",
@@ -23,17 +22,17 @@ _CONTRAST = {
     "effective_positives": "Effective number of positives",
     "alignment": "Alignment, squared distance of positives",
     "uniformity": "Uniformity, log mean of Gaussians of distances",
+    "variance": "Variance of the embeddings",
+    "effective_rank": "Effective rank of the embeddings",
 }
 
 
 def training(facts: Facts) -> Markup:
     if not facts.metrics:
         return tag("p", "No step has been recorded yet.", class_="soft")
-    plots = [
-        line_plot(
-            "loss", *facts.series("loss"), title="Loss", smoothed=True, log_if_wide=True, reference=_chance(facts)
-        )
-    ]
+    chance = None if facts.chance is None else (f"chance, {chance_level(facts.chance)}", facts.chance.loss)
+    loss = facts.series("loss")
+    plots = [line_plot("loss", *loss, title="Loss", smoothed=True, log_if_wide=True, reference=chance)]
     if facts.series("knn")[0]:
         knn = facts.series("knn")
         plots.append(line_plot("knn", *knn, title="kNN top-1 during training", percent=True))
@@ -79,7 +78,8 @@ def _contrast_words(facts: Facts) -> str:
         "A view's positives are the other views of its image, of which far ones weigh most; its negatives are the "
         "other images of a batch, of which near ones weigh most. Entropy is at its maximum when no negative is nearer "
         "than the others: images are spread evenly, or all look alike, which uniformity tells apart (lower is more "
-        "spread). An effective number is that of equal weights with the same entropy."
+        "spread). An effective number is that of equal weights with the same entropy. Variance (at most 1) and "
+        "effective rank are those of the images of a batch: near 0 and 1 the encoder has collapsed."
     )
 
 
@@ -96,9 +96,3 @@ def _pace(facts: Facts) -> list[str]:
 
 def _grid(plots: list[str]) -> Markup:
     return tag("div", *(tag("figure", Markup(plot)) for plot in plots), class_="plots")
-
-
-def _chance(facts: Facts) -> tuple[str, float] | None:
-    """The InfoNCE of an encoder that tells nothing apart from the K negatives of its queue."""
-    size = number(facts.setting("method", "queue_size")) if facts.method in _INFO_NCE else None
-    return (f"chance, log(K + 1) = {math.log1p(size):.2f}", math.log1p(size)) if size else None
