@@ -51,6 +51,15 @@ def test_accuracy_agrees_with_scikit_learn() -> None:
     assert score.top5 > score.top1
 
 
+def test_accuracy_on_the_training_samples_tells_what_was_learnt_by_heart() -> None:
+    train, test = (blobs(count, 3, seed=seed, dim=400, spread=12.0) for count, seed in ((300, 1), (2000, 2)))
+    heart, twice = linear(train, test, regularisation=[1e-6]), linear(train, train, regularisation=[1.0])
+    assert heart.train_top1 == 1
+    assert heart.top1 < 0.8
+    assert twice.train_top1 == pytest.approx(twice.top1)
+    assert twice.train_top1 != heart.train_top1
+
+
 def test_regularisation_is_chosen_without_the_test_set() -> None:
     train, test = blobs(300, 4, seed=1, spread=3.0), blobs(200, 4, seed=2, spread=3.0)
     wrong = replace(test, labels=(test.labels + 1) % 4)

@@ -113,6 +113,19 @@ def test_agrees_with_the_protocol_written_out(milestones: tuple[float, ...]) -> 
     assert score.top1 == pytest.approx(history[-1])
 
 
+def test_accuracy_on_training_samples_is_that_on_the_views_of_the_last_epoch() -> None:
+    train, labels = Tinted(110, seed=1), Tinted(110, seed=1).labels
+    assert labels is not None
+    weight = counter.normal(0, INIT_TAG, torch.arange(42)).view(7, 6)
+    augment, right = Augment(CROPS_AND_FLIPS, views=1, size=SIZE, seed=0), [0, 0]
+    for batch in Loader(train, batch_size=20, seed=0, stop=2 * 5):  # the last 10 do not fill a step
+        views = augment.apply(batch.images, augment.plan(batch.index, batch.epoch))[0]
+        right[batch.epoch] += int(((encoder()(views) @ weight.T).argmax(1) == labels[batch.index]).sum())
+    assert right[0] != right[1]  # otherwise this test could not fail
+    still = LinearSgd(epochs=2, lr=1e-12)
+    assert train_linear(encoder(), train, train, still, batch_size=20).train_top1 == pytest.approx(right[1] / 100)
+
+
 def test_adam_agrees_with_the_protocol_written_out() -> None:
     train, test = Tinted(120, seed=1), Tinted(2000, seed=2)
 

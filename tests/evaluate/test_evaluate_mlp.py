@@ -60,6 +60,9 @@ def test_agrees_with_the_protocol_written_out() -> None:
     train, test = features(70, seed=1), features(500, seed=2)
     expected = (written_out(train, test, epochs=10, batch=16) == test.labels).double().mean().item()
     assert mlp(train, test, Mlp(epochs=10), batch_size=16, seed=5).top1 == pytest.approx(expected)
+    assert mlp(test, train, Mlp(epochs=10), batch_size=16, seed=5).train_top1 == pytest.approx(
+        (written_out(test, test, epochs=10, batch=16) == test.labels).double().mean().item()
+    )
     others = {mlp(train, test, other, batch_size=16, seed=5).top1 for other in (Mlp(epochs=9), Mlp(10, decay=1.0))}
     assert expected not in others  # otherwise this test could not fail
 

@@ -30,6 +30,7 @@ torch.set_num_threads(1)
 FIELDS = {
     *("protocol", "encoder", "layer", "data", "test_data", "preprocess", "settings", "seconds"),
     *("top1", "top1_interval", "top5", "top5_interval", "train_samples", "test_samples", "classes", "unreadable"),
+    "train_top1",
 }
 
 
@@ -77,6 +78,7 @@ def test_trained_and_random_are_measured_alike_and_recorded(protocol: Protocol, 
         assert record["preprocess"].startswith("16×16 as stored")
         assert record["train_samples"] + record["test_samples"] == 90
         assert (record["classes"], record["top5"]) == (3, None)
+        assert (record["train_top1"] is None) == isinstance(protocol, Knn)
         assert 0 <= record["top1_interval"][0] <= record["top1"] <= record["top1_interval"][1] <= 1
     assert read_records(run) == json.loads(json.dumps(records))
     assert records[1]["top1"] > 0.5

@@ -11,7 +11,7 @@ from manyview import counter
 from manyview.data.source import track
 from manyview.errors import UserError
 from manyview.evaluate.features import Features
-from manyview.evaluate.score import Score, accuracy, class_count
+from manyview.evaluate.score import Score, accuracy, class_count, share_right
 
 __all__ = ["Linear", "column_statistics", "fit", "linear"]
 
@@ -65,6 +65,7 @@ def linear(
         unreadable=len(train.unreadable) + len(test.unreadable),
         preprocess=test.preprocess,
         settings={"regularisation": penalty},
+        train_top1=share_right(inputs @ weights, labels),
     )
 
 

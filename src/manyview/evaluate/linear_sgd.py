@@ -72,7 +72,7 @@ def train_linear(
     augment = Augment(CROPS_AND_FLIPS, views=1, size=encoder.image_size, seed=seed, planes=planes)
     loader = Loader(train, batch_size=batch_size, seed=seed, stop=0, workers=workers, crop=augment.crop)
     loader.stop = protocol.epochs * loader.steps_per_epoch
-    weight, bias, unreadable = _train(encoder, loader, augment, protocol, progress=progress)
+    weight, bias, train_top1, unreadable = _train(encoder, loader, augment, protocol, progress=progress)
     features = extract(encoder, test, batch_size=batch_size, workers=workers, progress=progress)
     scores = F.linear(features.embeddings, weight.cpu(), bias.cpu())
     if not scores.isfinite().all():
@@ -84,13 +84,15 @@ def train_linear(
         unreadable=len(unreadable) + len(features.unreadable),
         preprocess=f"{features.preprocess}; random crops and flips at training",
         settings={"epochs": protocol.epochs, "lr": protocol.lr, "decay": protocol.decay, "batch_size": batch_size},
+        train_top1=train_top1,
     )
 
 
 def _train(
     encoder: FrozenEncoder, loader: Loader, augment: Augment, protocol: LinearSgd, *, progress: bool
-) -> tuple[Tensor, Tensor, set[int]]:
-    """Weight (C, F) and bias (C,) after the last epoch, and the samples that could not be read."""
+) -> tuple[Tensor, Tensor, float, set[int]]:
+    """Weight (C, F) and bias (C,) after the last epoch, its accuracy on the views of that epoch, and the samples that
+    could not be read."""
     place, train = encoder.mean.device, loader.source
     labels = train.labels
     if labels is None:
@@ -98,6 +100,7 @@ def _train(
     weight, bias = _initial(len(train.classes), encoder.num_features, loader.seed, place)
     optimizer = protocol.optimizer([weight, bias])
     unreadable: set[int] = set()
+    right = torch.zeros((), device=place)
     with frozen(encoder):
         for batch in track(iter(loader), f"linear classifier on {train.name}", len(loader), show=progress):
             optimizer.param_groups[0]["lr"] = protocol.lr_at(batch.epoch)
@@ -105,11 +108,15 @@ def _train(
             with torch.no_grad():
                 index = batch.index.to(place)
                 features = encoder(augment.apply(batch.images.to(place), augment.plan(index, batch.epoch))[0])
-            loss = F.cross_entropy(F.linear(features.float(), weight, bias), labels[batch.index].to(place))
+            scores, truth = F.linear(features.float(), weight, bias), labels[batch.index].to(place)
+            if batch.epoch + 1 == protocol.epochs:
+                right += (scores.argmax(1) == truth).sum()
+            loss = F.cross_entropy(scores, truth)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-    return weight.detach(), bias.detach(), unreadable
+    seen = loader.steps_per_epoch * loader.batch_size
+    return weight.detach(), bias.detach(), right.item() / seen, unreadable
 
 
 def _initial(classes: int, features: int, seed: int, place: torch.device) -> tuple[Tensor, Tensor]:

@@ -12,7 +12,7 @@ from manyview.errors import UserError
 from manyview.evaluate.features import Features
 from manyview.evaluate.linear import column_statistics
 from manyview.evaluate.schedule import Steps, adam
-from manyview.evaluate.score import Score, accuracy, class_count
+from manyview.evaluate.score import Score, accuracy, class_count, share_right
 
 __all__ = ["Mlp", "mlp"]
 
@@ -51,8 +51,8 @@ def mlp(
         _train(network, train, protocol, batch_size=batch_size, seed=seed, progress=progress)
     network.eval()
     with torch.no_grad():
-        scores = torch.cat([network(part) for part in test.embeddings.split(CHUNK)])
-    if not scores.isfinite().all():
+        fitted, scores = (torch.cat([network(part) for part in each.embeddings.split(CHUNK)]) for each in (train, test))
+    if not scores.isfinite().all() or not fitted.isfinite().all():
         raise UserError(f"lr {protocol.lr} made the classifier diverge: use a smaller --lr")
     return accuracy(
         scores,
@@ -68,6 +68,7 @@ def mlp(
             "decay": protocol.decay,
             "batch_size": batch_size,
         },
+        train_top1=share_right(fitted, train.labels),
     )
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from manyview import counter
 
-__all__ = ["Score", "accuracy", "bootstrap", "class_count", "ranks"]
+__all__ = ["Score", "accuracy", "bootstrap", "class_count", "ranks", "share_right"]
 
 BOOTSTRAP_TAG = 0xB007
 Interval = tuple[float, float]
@@ -30,6 +30,8 @@ class Score:
     preprocess: str
     settings: Mapping[str, int | float]
     """What the protocol used in the end, such as the clamped k or the chosen regularisation."""
+    train_top1: float | None = None
+    """Of a fitted classifier on what it was fitted on: far above `top1` it has learnt samples by heart."""
 
 
 def accuracy(
@@ -40,6 +42,7 @@ def accuracy(
     unreadable: int,
     preprocess: str,
     settings: Mapping[str, int | float],
+    train_top1: float | None = None,
 ) -> Score:
     """Class scores (N, C) and labels (N,) of the test set -> Score."""
     classes = scores.shape[1]
@@ -58,7 +61,13 @@ def accuracy(
         unreadable=unreadable,
         preprocess=preprocess,
         settings=settings,
+        train_top1=train_top1,
     )
+
+
+def share_right(scores: Tensor, labels: Tensor) -> float:
+    """Top-1 alone: class scores (N, C) and labels (N,) -> share in 0…1."""
+    return (ranks(scores, labels) == 0).double().mean().item()
 
 
 def ranks(scores: Tensor, labels: Tensor) -> Tensor:

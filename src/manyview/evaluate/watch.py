@@ -6,7 +6,7 @@ from manyview.data.source import Source
 from manyview.encoders import Encoder, FrozenEncoder
 from manyview.evaluate.features import extract
 from manyview.evaluate.knn import Knn, class_scores
-from manyview.evaluate.score import ranks
+from manyview.evaluate.score import share_right
 
 __all__ = ["knn_accuracy"]
 
@@ -28,4 +28,4 @@ def knn_accuracy(
     frozen = FrozenEncoder.of(encoder, image_size=image_size, mean=mean, std=std)
     train, test = (extract(frozen, each, batch_size=batch_size, workers=workers) for each in (source, test_source))
     scores = class_scores(train, test, Knn(k, temperature))
-    return (ranks(scores, test.labels) == 0).double().mean().item()
+    return share_right(scores, test.labels)

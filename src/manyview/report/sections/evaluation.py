@@ -89,10 +89,12 @@ def _conditions(comparison: Comparison, order: list[str], settings: str = "") ->
         )
         if (value := number(result.get(key)))
     ]
+    fitted = number(result.get("train_top1"))
     sentences = [
         f"Tested on {comparison.test_data}.",
         f"{', '.join(counts)}." if counts else "",
         f"Images: {result['preprocess']}." if result.get("preprocess") else "",
+        "" if fitted is None else f"On what it was fitted on: {percent(fitted)}.",
         settings,
     ]
     return tag("p", " ".join(sentence for sentence in sentences if sentence), class_="note")
