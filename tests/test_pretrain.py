@@ -17,6 +17,7 @@ from manyview.cli import main
 from manyview.data import open_source
 from manyview.diagnose import CONTRAST, Watch
 from manyview.encoders import EncoderConfig, build_encoder
+from manyview.report import findings
 from manyview.views import Augment, recipe
 
 FLAGS = ["--batch-size", "16", "--queue-size", "32", "--seed", "3", "--keys", "2", "--image-size", "16"]
@@ -238,6 +239,8 @@ def test_a_loss_that_is_not_finite_names_step_samples_and_the_last_good_checkpoi
     last = max((run / "checkpoints").glob("step-*.pt"))
     assert str(last) in message
     assert torch.load(last, weights_only=True)["step"] == int(last.stem.split("-")[1])
+    assert [(row["step"], row["loss"]) for row in lines(run)][-1] == (int(last.stem.split("-")[1]), None)
+    assert "no finite number in step" in findings(run)[0].text
     assert not (run / "encoder.safetensors").exists()
 
 

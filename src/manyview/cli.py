@@ -13,6 +13,7 @@ from typing import Any, Literal
 import tyro
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from manyview import __version__, counter, distributed, presets
 from manyview.config import AnyConfig, Config, DataConfig, RunConfig
@@ -24,6 +25,7 @@ from manyview.evaluate import Knn, Linear, LinearAdam, LinearSgd, Mlp, embed, ev
 from manyview.methods import METHODS, Method, find
 from manyview.methods.view_graph import GraphConfig
 from manyview.pretrain import Stopped, pretrain, read_facts, report, resume
+from manyview.report import findings
 from manyview.setup import build_augment, pick_device
 from manyview.views import gallery
 
@@ -379,14 +381,40 @@ class ReportArgs:
     """Run directory."""
     data: str | None = None
     """Where the data lies now, if it has moved."""
+    against: Path | None = None
+    """Another run directory or encoder file, whose nearest neighbours are shown beside those of the run."""
 
 
 def report_command(words: list[str]) -> None:
-    """Write a run's page, report.html: `report RUN`."""
+    """Write a run's page, report.html: `report RUN [--against OTHER]`."""
     args = tyro.cli(ReportArgs, prog="manyview report", args=words)
     method, config = saved_config(args.run)
     source = open_training(method, replace(config, data=replace(config.data, data=args.data or config.data.data)))
-    console.print(f"report: {report(args.run, source, build_augment(method, config), console)}", soft_wrap=True)
+    page = report(args.run, source, build_augment(method, config), console, against=args.against)
+    console.print(f"report: {page}", soft_wrap=True)
+
+
+@dataclass(frozen=True)
+class DiagnoseArgs:
+    """Say in plain words whether a run is well, and what to do where it is not."""
+
+    run: Run
+    """Run directory; the run may still be going on."""
+
+
+COLOURS = {"bad": "red", "look": "yellow", "good": "green", "unknown": "dim"}
+
+
+def diagnose_command(words: list[str]) -> None:
+    """Say whether a run is well, and what to do if not: `diagnose RUN`."""
+    args = tyro.cli(DiagnoseArgs, prog="manyview diagnose", args=words)
+    found = findings(args.run)
+    grid = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    for finding in found:
+        grid.add_row(Text(finding.level, COLOURS[finding.level]), Text(f"{finding.about}: {finding.text}"))
+        if finding.advice:
+            grid.add_row("", Text(f"→ {finding.advice}"))
+    console.print(grid if found else "There is nothing to judge yet.")
 
 
 @dataclass(frozen=True)
@@ -470,6 +498,7 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "embed": embed_command,
     "export": export_command,
     "report": report_command,
+    "diagnose": diagnose_command,
     "views": views_command,
     "pack": pack_command,
 }

@@ -27,7 +27,7 @@ from manyview.errors import UserError
 from manyview.evaluate import knn_accuracy
 from manyview.loggers import Log
 from manyview.methods import Method
-from manyview.report import collect, write_report
+from manyview.report import beside, collect, write_report
 from manyview.setup import Parts, build
 from manyview.train import NotFinite, train
 from manyview.views import Augment
@@ -154,6 +154,8 @@ def finish(run: Path, config: AnyConfig, source: Source, parts: Parts, *, start:
                         f"is saved: go on with `manyview resume {run}`",
                     )
         except NotFinite as error:
+            if log is not None:
+                log.write_broken(error.step)
             last = checkpoint.latest(run / "checkpoints")
             raise UserError(
                 f"{error} (samples {error.index}); the last good checkpoint is {last}: start anew with a lower --lr"
@@ -182,15 +184,20 @@ def watch(done: int, config: AnyConfig, parts: Parts) -> dict[str, float]:
     return values
 
 
-def report(run: Path, source: Source | None, augment: Augment | None, console: Console) -> Path:
-    """report.html, with pictures where the data is at hand."""
-    pictures = None
+def report(
+    run: Path, source: Source | None, augment: Augment | None, console: Console, *, against: Path | None = None
+) -> Path:
+    """report.html, with pictures where the data is at hand, and with another encoder beside the run's own."""
+    pictures = versus = None
+    if source is not None and against is not None:
+        with console.status("comparing neighbours"):
+            versus = beside(run, against, source)
     if source is not None and augment is not None and (run / "encoder.safetensors").exists():
         encoder = load(run)
         seed = int(read_facts(run)["config"]["run"]["seed"])
         with console.status("drawing the report"):
             pictures = collect(source, augment, encoder, random_like(encoder, seed))
-    return write_report(run, pictures)
+    return write_report(run, pictures, versus=versus)
 
 
 def save(run: Path, config: AnyConfig, parts: Parts, *, step: int) -> None:

@@ -13,7 +13,15 @@ import torch
 from manyview.errors import UserError
 from manyview.report import Geometry, Neighbourhood, Pictures, Sample, SampleViews, write_report
 
-SECTIONS = ["Training", "Evaluation", "Sample views", "Similarity of positives", "Nearest neighbours", "Configuration"]
+SECTIONS = [
+    "Diagnosis",
+    "Training",
+    "Evaluation",
+    "Sample views",
+    "Similarity of positives",
+    "Nearest neighbours",
+    "Configuration",
+]
 
 
 def fake_run(run: Path, *, steps: int = 0, method: str = "jcl", name: str = "scenes", finished: bool = True) -> Path:
@@ -261,6 +269,17 @@ def test_what_a_method_measures_only_now_and_then_is_drawn(tmp_path: Path) -> No
     (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     labels = [attributes.get("aria-label") or "" for attributes in page_of(run).all("svg")]
     assert any(label.startswith("rare: from 9.5 at step 19 to 19.5 at step 39") for label in labels)
+
+
+def test_the_diagnosis_names_level_numbers_and_way_out(tmp_path: Path) -> None:
+    run = fake_run(tmp_path)
+    rows = [{**fake_step(step, 40), "wait": 0.5, "variance": 0.01, "effective_rank": 1.5} for step in range(40)]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    page = page_of(run)
+    assert "bad Embeddings Collapsed: all images get nearly the same embedding; their variance is 0.01" in page.text
+    assert "bad Data 50.0 % of the time was spent waiting for data. Use more readers, such as --workers 2," in page.text
+    assert "good Queue The queue of 4,096" not in page.text  # it is most of the 5,120 images
+    assert [item.get("class") for item in page.all("li")][:2] == ["bad", "bad"]
 
 
 def test_the_page_asks_the_network_for_nothing(whole_run: Path, whole: Page) -> None:

@@ -3,20 +3,44 @@
 from pathlib import Path
 
 from manyview.atomic import replacing
+from manyview.report.diagnosis import Finding, diagnose
 from manyview.report.facts import read_facts
 from manyview.report.page import render
 from manyview.report.pictures import Geometry, Neighbourhood, Pictures, Sample, SampleViews, collect
+from manyview.report.versus import Agreement, Versus, beside, compare
 
-__all__ = ["Geometry", "Neighbourhood", "Pictures", "Sample", "SampleViews", "collect", "write_report"]
+__all__ = [
+    "Agreement",
+    "Finding",
+    "Geometry",
+    "Neighbourhood",
+    "Pictures",
+    "Sample",
+    "SampleViews",
+    "Versus",
+    "beside",
+    "collect",
+    "compare",
+    "findings",
+    "write_report",
+]
 
 
-def write_report(run: Path, pictures: Pictures | None = None, *, missing: str | None = None) -> Path:
+def write_report(
+    run: Path, pictures: Pictures | None = None, *, missing: str | None = None, versus: Versus | None = None
+) -> Path:
     """Writes `run`/report.html, whole or not at all; the same files and pictures give the same page.
 
-    `pictures` come from `collect` where the data is at hand; otherwise `missing` says why they are not there.
+    `pictures` come from `collect` where the data is at hand; otherwise `missing` says why they are not there. `versus`
+    comes from `compare` or `beside`.
     """
-    page = render(read_facts(run), pictures, missing)
+    page = render(read_facts(run), pictures, missing, versus)
     path = run / "report.html"
     with replacing(path) as file:
         file.write(page.encode())
     return path
+
+
+def findings(run: Path) -> list[Finding]:
+    """What the numbers of a run say about it, the worst first."""
+    return diagnose(read_facts(run))

@@ -24,7 +24,18 @@ from manyview.evaluate.features import extract
 from manyview.stack import COLOURS
 from manyview.views import Augment
 
-__all__ = ["Geometry", "Neighbourhood", "Pictures", "Sample", "SampleViews", "collect"]
+__all__ = [
+    "Geometry",
+    "Neighbourhood",
+    "Pictures",
+    "Sample",
+    "SampleViews",
+    "collect",
+    "nearest_others",
+    "neighbourhood",
+    "one_of_each_class",
+    "shuffled",
+]
 
 _TAG = 0x7265706F7274  # keeps the choice of samples apart from other uses of the seed
 _THUMBNAIL = 128  # pixels of the longer side; larger images are shrunk, since some sets hold photographs of 50 MB each
@@ -99,7 +110,7 @@ def collect(
     `random` is the same encoder before any training. Without an `encoder` only views are shown. Which samples are
     chosen depends on `seed` and their number alone; unreadable ones are passed over.
     """
-    order = counter.permutation(len(source), seed, _TAG)
+    order = shuffled(source, seed)
     shown = tuple(
         _sample_views(source, augment, number, image) for number, image in islice(_readable(source, order), rows)
     )
@@ -109,7 +120,7 @@ def collect(
     views = _view_features(encoders, source, augment, islice(_readable(source, order), pairs))
     part = Subset(source, order[:pool])
     features = {name: extract(each, part, batch_size=64, progress=progress) for name, each in encoders.items()}
-    near = {name: _neighbours(each.embeddings, neighbours) for name, each in features.items()}
+    near = {name: nearest_others(each.embeddings, neighbours) for name, each in features.items()}
     geometry = {
         name: _geometry(
             views[name], None if source.labels is None else _agreement(features[name].labels, near[name][1])
@@ -118,9 +129,14 @@ def collect(
         if min(views[name].shape[:2]) > 1  # a single view or image has nothing to be compared with
     }
     numbers = part.indices[features["trained"].index].tolist()  # of the bank's rows, in the source
-    asked = _queries(features["trained"].labels, queries)
-    hoods = tuple(_neighbourhood(source, numbers, row, *near["trained"]) for row in asked)
+    asked = one_of_each_class(features["trained"].labels, queries)
+    hoods = tuple(neighbourhood(source, numbers, row, *near["trained"]) for row in asked)
     return Pictures(source.name, shown, geometry, hoods, len(numbers))
+
+
+def shuffled(source: Source, seed: int) -> Tensor:
+    """The samples in the order in which they are considered for the page."""
+    return counter.permutation(len(source), seed, _TAG)
 
 
 def _readable(source: Source, order: Tensor) -> Iterator[tuple[int, Tensor]]:
@@ -181,7 +197,7 @@ def _geometry(features: Tensor, agreement: float | None) -> Geometry:
     )
 
 
-def _neighbours(features: Tensor, k: int) -> tuple[Tensor, Tensor]:
+def nearest_others(features: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Cosines and rows (N, k) of every row's nearest others."""
     bank = F.normalize(features, dim=1)
     return nearest(bank, bank, k, exclude=torch.arange(len(bank)))
@@ -191,7 +207,7 @@ def _agreement(labels: Tensor, near: Tensor) -> float:
     return float((labels[near] == labels[:, None]).double().mean())
 
 
-def _queries(labels: Tensor, count: int) -> list[int]:
+def one_of_each_class(labels: Tensor, count: int) -> list[int]:
     """Rows to show: the first of each class, and then the first of the rest."""
     firsts: dict[int, int] = {}
     for row, label in enumerate(labels.tolist()):
@@ -199,7 +215,7 @@ def _queries(labels: Tensor, count: int) -> list[int]:
     return list(dict.fromkeys([*firsts.values(), *range(len(labels))]))[:count]
 
 
-def _neighbourhood(source: Source, numbers: list[int], row: int, cosines: Tensor, rows: Tensor) -> Neighbourhood:
+def neighbourhood(source: Source, numbers: list[int], row: int, cosines: Tensor, rows: Tensor) -> Neighbourhood:
     query, *others = (_sample(source, numbers[r], source.read(numbers[r])) for r in [row, *rows[row].tolist()])
     return Neighbourhood(query, tuple(others), tuple(cosines[row].tolist()))
 

@@ -8,9 +8,10 @@ STYLE = (
     f":root {{ --trained: {TRAINED}; --random: {RANDOM}; --different: {DIFFERENT}; }}"
     + """
 :root { color-scheme: light dark; --page: #f5f6f8; --card: #fff; --ink: #1b2027; --soft: #5b6572; --line: #dde1e7;
-  --code: #eef0f4; --good: #1a8a4a; --bad: #c93c37; --warn: #fdf3dc; --accent: #1d5fc4; }
+  --code: #eef0f4; --good: #1a8a4a; --look: #9a6700; --bad: #c93c37; --warn: #fdf3dc; --accent: #1d5fc4; }
 @media (prefers-color-scheme: dark) { :root { --page: #14171c; --card: #1c2027; --ink: #e4e8ee; --soft: #9aa4b2;
-  --line: #343b46; --code: #262c35; --good: #4cc27d; --bad: #f0766f; --warn: #3a3018; --accent: #7fb0f5; } }
+  --line: #343b46; --code: #262c35; --good: #4cc27d; --look: #e0b050; --bad: #f0766f; --warn: #3a3018;
+  --accent: #7fb0f5; } }
 * { box-sizing: border-box; }
 html { -webkit-text-size-adjust: 100%; scroll-behavior: smooth; }
 body { margin: 0; background: var(--page); color: var(--ink); font: 16px/1.55 system-ui, -apple-system, "Segoe UI",
@@ -65,6 +66,18 @@ table.results td, table.results tbody th { white-space: nowrap; }
 .strip img.pixels { image-rendering: pixelated; }
 .strip .first + * { grid-column: 3; }  /* column 2 is a gap that sets the first apart */
 .strip figcaption { padding-top: 3px; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
+.findings { list-style: none; margin: 0; padding: 0; }
+.findings li { display: grid; grid-template-columns: 84px 1fr; gap: 14px; align-items: start; padding: 10px 0;
+  border-top: 1px solid var(--line); }
+.findings li > b { border: 1px solid currentColor; border-radius: 999px; padding: 1px 0; text-align: center;
+  font-size: 0.82rem; font-weight: 600; color: var(--soft); }
+.findings .good > b { color: var(--good); }
+.findings .look > b { color: var(--look); }
+.findings .bad > b { color: var(--bad); }
+.findings strong, .findings span { display: block; max-width: 90ch; }
+.findings .advice { color: var(--soft); }
+.versus { display: grid; grid-template-columns: minmax(0, 1fr) minmax(0, 5fr) minmax(0, 5fr); gap: 0 22px; }
+.versus h3 { margin: 8px 0 6px; overflow-wrap: anywhere; }
 .neighbours img { border: 3px solid transparent; }
 .neighbours .same img { border-color: var(--good); }
 .neighbours .other img { border-color: var(--bad); }
@@ -80,6 +93,9 @@ footer { padding-bottom: 40px; color: var(--soft); font-size: 0.85rem; }
   .figure { padding: 10px 12px; }
   .figure b { font-size: 1.25rem; }
   .strip { gap: 3px; }
+  .findings li { grid-template-columns: 64px 1fr; gap: 10px; }
+  .versus { grid-template-columns: minmax(0, 1fr); }
+  .versus > .strip:first-child { max-width: 25%; }
   .strip figcaption { font-size: 0.66rem; }
   .neighbours img { border-width: 2px; }
   .interval { display: block; font-size: 0.8rem; }

@@ -5,7 +5,7 @@ from manyview.report.pictures import Neighbourhood, Pictures, Sample
 from manyview.report.sections.strips import not_shown, strip, thumbnail
 from manyview.report.words import percent
 
-__all__ = ["neighbours"]
+__all__ = ["neighbour", "neighbours", "query"]
 
 
 def neighbours(pictures: Pictures | None, missing: str) -> Markup:
@@ -23,24 +23,26 @@ def neighbours(pictures: Pictures | None, missing: str) -> Markup:
 
 
 def _neighbour_row(row: Neighbourhood) -> Markup:
-    query = tag(
+    found = zip(row.neighbours, row.similarities, strict=True)
+    return strip([query(row.query), *(neighbour(row.query, *pair) for pair in found)], "neighbours")
+
+
+def query(sample: Sample) -> Markup:
+    return tag(
         "figure",
-        thumbnail(row.query.image, f"query {_named(row.query)}", row.query.name),
-        tag("figcaption", tag("strong", row.query.label or "query")),
+        thumbnail(sample.image, f"query {_named(sample)}", sample.name),
+        tag("figcaption", tag("strong", sample.label or "query")),
         class_="first",
     )
-    return strip(
-        [query, *(_neighbour(row.query, *pair) for pair in zip(row.neighbours, row.similarities, strict=True))],
-        "neighbours",
-    )
 
 
-def _neighbour(query: Sample, sample: Sample, similarity: float) -> Markup:
+def neighbour(query: Sample, sample: Sample, similarity: float, remark: str = "") -> Markup:
     kind, mark = "", ""
     if query.label is not None:
         kind, mark = ("same", "✓ ") if sample.label == query.label else ("other", "✗ ")
     words = f"neighbour {_named(sample)}, similarity {similarity:.2f}"
-    caption = [mark, sample.label or "", Markup("<br>") if sample.label else "", f"{similarity:.2f}"]
+    below = f"{similarity:.2f} {remark}".strip()
+    caption = [mark, sample.label or "", Markup("<br>") if sample.label else "", below]
     return tag("figure", thumbnail(sample.image, words, sample.name), tag("figcaption", *caption), class_=kind)
 
 

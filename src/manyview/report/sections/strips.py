@@ -4,11 +4,15 @@ from typing import Any
 
 from manyview.report.markup import Markup, picture, tag
 
-__all__ = ["not_shown", "strip", "thumbnail"]
+__all__ = ["not_shown", "row", "strip", "thumbnail"]
 
 
 def not_shown(missing: str) -> Markup:
     return tag("p", f"Not shown: {missing}.", class_="soft")
+
+
+def row(cells: list[Markup]) -> Markup:
+    return tag("div", *cells, class_="strip", style=f"grid-template-columns: repeat({len(cells)}, minmax(0, 1fr))")
 
 
 def strip(cells: list[Markup], class_: str = "") -> Markup:

@@ -1,0 +1,21 @@
+"""The diagnosis: what is well and what is not, with the way out."""
+
+from manyview.report.diagnosis import Finding, diagnose
+from manyview.report.facts import Facts
+from manyview.report.markup import Markup, join, tag
+
+__all__ = ["diagnosis"]
+
+
+def diagnosis(facts: Facts) -> Markup:
+    findings = diagnose(facts)
+    if not findings:
+        return tag("p", "There is nothing to judge yet.", class_="soft")
+    text = "Judged by simple rules from the numbers of this run alone; what is meant to be so may stay so."
+    return join(tag("p", text, class_="note"), tag("ul", *map(_item, findings), class_="findings"))
+
+
+def _item(finding: Finding) -> Markup:
+    advice = tag("span", finding.advice, class_="advice") if finding.advice else Markup()
+    words = tag("div", tag("strong", finding.about), tag("span", finding.text), advice)
+    return tag("li", tag("b", finding.level), words, class_=finding.level)

@@ -1,0 +1,112 @@
+"""Two encoders side by side: whom each finds near the same images."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from torch import Tensor
+
+from manyview.data.source import Source, Subset
+from manyview.encoders import FrozenEncoder, load
+from manyview.errors import UserError
+from manyview.evaluate.features import extract
+from manyview.evaluate.score import bootstrap
+from manyview.report.facts import Facts, read_facts
+from manyview.report.pictures import Neighbourhood, nearest_others, neighbourhood, one_of_each_class, shuffled
+
+__all__ = ["Agreement", "Versus", "agreement", "beside", "common_share", "compare"]
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Shares of the neighbours that have the query's label, by encoder, and the 95 % interval of their difference."""
+
+    first: float
+    second: float
+    interval: tuple[float, float]  # of first − second, over the queries
+
+
+@dataclass(frozen=True)
+class Versus:
+    """What `compare` found; whatever stands in pairs is the first encoder's, then the second's."""
+
+    names: tuple[str, str]
+    pairs: tuple[tuple[Neighbourhood, Neighbourhood], ...]
+    pool: int  # images, of which each was a query and all others might be its neighbours
+    neighbours: int  # of each query
+    common: float  # share of its neighbours that the other encoder finds too
+    agreement: Agreement | None  # None without labels
+    remark: str = ""  # on what the encoders were trained on, where that is not the same
+
+    @property
+    def by_luck(self) -> float:
+        """`common` of two encoders that have nothing to do with each other."""
+        return self.neighbours / (self.pool - 1)
+
+
+def beside(run: Path, against: Path, source: Source) -> Versus:
+    """The encoder of a run beside that of another run, or of a file, on images of `source`, the data of the first."""
+    if against.resolve() in (run.resolve(), (run / "encoder.safetensors").resolve()):
+        raise UserError(f"--against {against} is the encoder of {run} itself: name another run")
+    here = load(run)
+    try:
+        there = load(against)
+    except UserError as error:
+        raise UserError(f"--against: {error}") from error
+    first, second = read_facts(run), read_facts(against) if (against / "config.json").is_file() else None
+    remark = ""
+    if second is None:
+        remark = "What the other encoder was trained on is not known."
+    elif first.data.get("fingerprint") != second.data.get("fingerprint"):
+        remark = "The images are of the set that the first encoder was trained on; the second one had another set."
+    names = _name(first), str(against) if second is None else _name(second)
+    return replace(compare(source, here, there, names), remark=remark)
+
+
+def _name(facts: Facts) -> str:
+    return f"{facts.method} on {facts.data.get('name', 'unknown data')} ({facts.path})"
+
+
+def compare(
+    source: Source,
+    first: FrozenEncoder,
+    second: FrozenEncoder,
+    names: tuple[str, str],
+    *,
+    queries: int = 8,
+    neighbours: int = 5,
+    pool: int = 1000,
+    seed: int = 0,
+) -> Versus:
+    """Neighbours among `pool` images of the source, of which `queries` are shown.
+
+    The encoders may differ in everything: each gets the images in its own size.
+    """
+    part = Subset(source, shuffled(source, seed)[:pool])
+    features = [extract(encoder, part, batch_size=64) for encoder in (first, second)]
+    numbers = part.indices[features[0].index].tolist()
+    if len(numbers) < 2:
+        raise UserError(f"--against needs two images that can be read, and {source.name} has {len(numbers)}")
+    labels = features[0].labels
+    near = [nearest_others(each.embeddings, neighbours) for each in features]
+    rows = [each for _, each in near]
+    shown = one_of_each_class(labels, queries)
+    found = [[neighbourhood(source, numbers, row, *each) for row in shown] for each in near]
+    return Versus(
+        names,
+        tuple(zip(*found, strict=True)),
+        len(numbers),
+        rows[0].shape[1],
+        common_share(*rows),
+        None if source.labels is None else agreement(labels, *rows),
+    )
+
+
+def common_share(first: Tensor, second: Tensor) -> float:
+    """Neighbours (N, k) by two encoders -> the mean share that is in both, in whatever order."""
+    return float((first[:, :, None] == second[:, None, :]).any(2).double().mean())
+
+
+def agreement(labels: Tensor, first: Tensor, second: Tensor) -> Agreement:
+    shares = [(labels[rows] == labels[:, None]).double().mean(1) for rows in (first, second)]  # (N,) each
+    (interval,) = bootstrap((shares[0] - shares[1])[:, None])
+    return Agreement(float(shares[0].mean()), float(shares[1].mean()), interval)
