@@ -59,7 +59,7 @@ table.results td, table.results tbody th { white-space: nowrap; }
 .groups caption { font-size: 0.95rem; font-weight: 600; color: var(--ink); }
 .groups tbody th { width: 42%; font-weight: 400; color: var(--soft); overflow-wrap: anywhere; }
 .groups td { overflow-wrap: anywhere; }
-.strip { display: grid; gap: 6px; margin: 0 0 14px; max-width: 900px; }
+.strip { display: grid; gap: 6px; margin: 0 0 14px; }
 .strip figure { min-width: 0; font-size: 0.78rem; line-height: 1.35; }
 .strip img { display: block; width: 100%; aspect-ratio: 1; object-fit: contain;
   border-radius: 6px; background: var(--code); }
@@ -67,14 +67,15 @@ table.results td, table.results tbody th { white-space: nowrap; }
 .strip .first + * { grid-column: 3; }  /* column 2 is a gap that sets the first apart */
 .strip figcaption { padding-top: 3px; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
 .findings { list-style: none; margin: 0; padding: 0; }
-.findings li { display: grid; grid-template-columns: 84px 1fr; gap: 14px; align-items: start; padding: 10px 0;
+.findings li { display: grid; grid-template-columns: 84px 190px 1fr; gap: 16px; align-items: start; padding: 8px 0;
   border-top: 1px solid var(--line); }
 .findings li > b { border: 1px solid currentColor; border-radius: 999px; padding: 1px 0; text-align: center;
   font-size: 0.82rem; font-weight: 600; color: var(--soft); }
 .findings .good > b { color: var(--good); }
 .findings .look > b { color: var(--look); }
 .findings .bad > b { color: var(--bad); }
-.findings strong, .findings span { display: block; max-width: 90ch; }
+.findings strong { font-weight: 550; }
+.findings span { display: block; }
 .findings .advice { color: var(--soft); }
 .versus { display: grid; grid-template-columns: minmax(0, 1fr) minmax(0, 5fr) minmax(0, 5fr); gap: 0 22px; }
 .versus h3 { margin: 8px 0 6px; overflow-wrap: anywhere; }
@@ -93,7 +94,8 @@ footer { padding-bottom: 40px; color: var(--soft); font-size: 0.85rem; }
   .figure { padding: 10px 12px; }
   .figure b { font-size: 1.25rem; }
   .strip { gap: 3px; }
-  .findings li { grid-template-columns: 64px 1fr; gap: 10px; }
+  .findings li { grid-template-columns: 72px 1fr; gap: 2px 10px; }
+  .findings div { grid-column: 1 / 3; }
   .versus { grid-template-columns: minmax(0, 1fr); }
   .versus > .strip:first-child { max-width: 25%; }
   .strip figcaption { font-size: 0.66rem; }

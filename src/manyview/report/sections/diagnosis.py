@@ -17,5 +17,5 @@ def diagnosis(facts: Facts) -> Markup:
 
 def _item(finding: Finding) -> Markup:
     advice = tag("span", finding.advice, class_="advice") if finding.advice else Markup()
-    words = tag("div", tag("strong", finding.about), tag("span", finding.text), advice)
-    return tag("li", tag("b", finding.level), words, class_=finding.level)
+    words = tag("div", tag("span", finding.text), advice)
+    return tag("li", tag("b", finding.level), tag("strong", finding.about), words, class_=finding.level)

@@ -94,7 +94,7 @@ def _conditions(comparison: Comparison, order: list[str], settings: str = "") ->
         f"Tested on {comparison.test_data}.",
         f"{', '.join(counts)}." if counts else "",
         f"Images: {result['preprocess']}." if result.get("preprocess") else "",
-        "" if fitted is None else f"On what it was fitted on: {percent(fitted)}.",
+        "" if fitted is None else f"On the images fitted on: {percent(fitted)} ({order[0]}).",
         settings,
     ]
     return tag("p", " ".join(sentence for sentence in sentences if sentence), class_="note")

@@ -14,7 +14,7 @@ def versus(found: Versus) -> Markup:
     text = (
         f"Each of {found.pool:,} images was a query among the others, by either encoder. Of the {found.neighbours} "
         f"images nearest to it the two have {percent(found.common)} in common ({percent(found.by_luck)} would be "
-        "luck); those are marked “both”."
+        "luck); those are marked “both”. The first encoder's stand on the left, or above on narrow screens."
     )
     if found.agreement is None:
         text += " Without labels it cannot be said whose neighbours are better."
