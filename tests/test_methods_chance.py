@@ -10,6 +10,7 @@ from stepping import QUEUE, N, batch, make, value
 from manyview.methods import METHODS
 
 QUEUED: dict[str, Any] = {"queue_size": QUEUE, "queue_start": "empty"}
+BANKED: dict[str, Any] = {"draw": 9, "bank_momentum": 0.0}
 CONFIGS: dict[str, list[dict[str, Any]]] = {
     **{name: [{}, {"views": 3}] for name in ("cl", "cmc-aug", "simclr")},
     "hn-cl": [{}, {"views": 3}],
@@ -17,17 +18,18 @@ CONFIGS: dict[str, list[dict[str, Any]]] = {
     "pvc": [{}, {"mean": "arithmetic"}],
     **{name: [QUEUED] for name in ("jcl", "moco-v1", "moco-v2", "vanilla")},
     "hn-cl-moco": [QUEUED, {**QUEUED, "with_intra_batch": False, "views": 3}],
-    "cmc": [{"draw": 9, "bank_momentum": 0.0}, {"draw": 9, "bank_momentum": 0.0, "views": "rgb"}],
-    "cmc-moco": [QUEUED],
+    "cmc": [BANKED, {**BANKED, "views": "rgb,yuv.Y", "graph": "core"}],
+    **{name: [BANKED] for name in ("pirl", "cmc-pirl")},
+    **{name: [QUEUED] for name in ("cmc-moco", "cmc-moco-pirl")},
 }
-SILENT = {"au-cl", "au-cl-moco", "cacr", "cacr-moco", "mv-dhel"}
+SILENT = {"au-cl", "au-cl-moco", "cacr", "cacr-moco", "cmc-patch", "mv-dhel", "predictive"}
 
 
 def loss_of(name: str, config: Any, noise: float) -> float:
     """In a step that follows those that fill queue or banks and change no weight; all images are one, up to noise."""
     kind, image = METHODS[name], batch(1, step=-1).views[0, 0]
     method = make(kind, config)
-    steps = (100 if name == "cmc" else QUEUE) // N  # a bank is left with no entry that was drawn
+    steps = (100 if hasattr(config, "draw") else QUEUE) // N  # a bank is left with no entry that was drawn
     with torch.no_grad():
         for step in range(steps + 1):
             b = batch(kind.view_count(config), step % steps)

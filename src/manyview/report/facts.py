@@ -24,7 +24,7 @@ class Comparison:
     protocol: str
     data: str
     test_data: str
-    layer: str | None  # of the backbone; None: its features
+    layer: str | None  # of the backbone, or some of its views; None: its features
     results: Mapping[str, Mapping[str, Any]]
 
     def top1(self, encoder: str) -> float | None:
@@ -142,7 +142,9 @@ def _comparisons(path: Path) -> tuple[Comparison, ...]:
     for entry in entries if isinstance(entries, list) else []:
         if isinstance(entry, dict) and number(entry.get("top1")) is not None:
             protocol, data, test_data = (str(entry.get(name, "?")) for name in ("protocol", "data", "test_data"))
-            layer = None if entry.get("layer") is None else str(entry["layer"])
+            words = {"views": "view {}", "layer": "{}"}
+            parts = [text.format(entry[name]) for name, text in words.items() if entry.get(name) is not None]
+            layer = ", ".join(parts) or None
             results = groups.setdefault((protocol, data, test_data, layer), {})
             results[str(entry.get("encoder", "?"))] = entry  # the newest is last
     return tuple(Comparison(*key, results) for key, results in groups.items())
