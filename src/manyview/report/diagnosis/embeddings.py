@@ -21,7 +21,7 @@ def collapse(facts: Facts) -> Finding | None:
     variance, rank, dim = variances[-1], ranks[-1], number(facts.setting("encoder", "dim")) or 0.0
     words = f"their variance is {variance:.2f} (0: one point, 1: spread out), their effective rank {rank:.1f}"
     if variance < _ONE_POINT:
-        advice = "Try a lower --lr, or a larger --temperature where the method has one."
+        advice = "Try a lower --lr or a larger --temperature; a run of a few epochs may only need more --epochs."
         return Finding("bad", "Embeddings", f"Collapsed: all images get nearly the same embedding; {words}.", advice)
     if rank < _FEW_DIRECTIONS:
         advice = "Try more negatives (--queue-size, --batch-size) or stronger views (--augment)."
