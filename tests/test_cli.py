@@ -8,7 +8,8 @@ import pytest
 from PIL import Image
 from safetensors.torch import load_file
 
-from manyview.cli import COMMANDS, file_flags, main
+from manyview.cli import COMMANDS, main
+from manyview.flags import file_flags
 from manyview.methods import METHODS
 
 SMALL = ["--batch-size", "16", "--max-steps", "2", "--image-size", "32", "--watch-every", "0"]

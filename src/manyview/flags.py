@@ -1,0 +1,108 @@
+"""What a user writes to start a run, or a run's own file of settings, turned into its configuration."""
+
+import argparse
+import json
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from manyview import distributed, presets
+from manyview.config import AnyConfig, Config, DataConfig, RunConfig
+from manyview.data import Source, imbalanced, open_source
+from manyview.data.missing import Incomplete
+from manyview.errors import UserError
+from manyview.methods import Method, find
+from manyview.pretrain import read_facts
+
+__all__ = ["file_flags", "open_training", "parse_run", "saved_config"]
+
+PRESET_OF = {"tiny": "small", "alexnet-small": "paper-cifar"}  # the presets, by the backbone that only they have
+
+
+def open_training(method: type[Method], config: AnyConfig) -> Source:
+    """What a run learns from."""
+    data, planes = config.data, method.encoder_config(config.method, config.encoder).planes
+    with distributed.first_on_each_machine():  # it may pack the images into a file that the others only map
+        source = open_source(data.data, split="pretrain", labelled=not data.unlabelled).showing(planes)
+    if data.imbalance != "none":
+        source = imbalanced(source, data.imbalance, ratio=data.imbalance_ratio, seed=config.run.seed)
+    return Incomplete(source, data.missing, seed=config.run.seed) if data.missing else source
+
+
+def parse_run(method: type[Method], words: list[str]) -> tuple[AnyConfig, Source]:
+    """Flags over config file over preset. Flags are checked before the data is opened, which may take a while."""
+    early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    early.add_argument("--config", type=Path)
+    early.add_argument("--preset", default="auto")
+    if (file := early.parse_known_args(words)[0].config) is not None:
+        words = [*file_flags(file), *words]
+    asked = early.parse_known_args(words)[0].preset
+    blank = RunConfig(out=tyro.MISSING), DataConfig(data=tyro.MISSING)
+    config = parse_config(method, words, presets.paper(method, *blank))
+    source = open_training(method, config)
+    if asked == "auto":
+        asked = "small" if source.median_side <= presets.SMALL_SIDE else "paper"
+    if asked in presets.CMC_SETUPS:
+        config = parse_config(method, words, presets.paper_cmc(method, *blank, asked))
+    elif asked != "paper":
+        preset = {"small": presets.small, "paper-cifar": presets.paper_cifar}[asked]
+        views = method.view_count(config.method)
+        config = parse_config(method, words, preset(method, *blank, source, views=views))
+    return presets.at_equal_cost(method, replace(config, run=replace(config.run, preset=asked))), source
+
+
+def parse_config(method: type[Method], words: list[str], default: AnyConfig) -> AnyConfig:
+    kind: type[AnyConfig] = Config[method.Config]  # type: ignore[name-defined]
+    return tyro.cli(
+        kind,
+        prog=f"manyview pretrain {method.name}",
+        description=f"{method.Config.__doc__} Defaults shown are those of --preset "
+        f"{PRESET_OF.get(default.encoder.backbone, 'paper')}.",
+        args=words,
+        default=default,
+        config=(tyro.conf.OmitArgPrefixes,),
+    )
+
+
+def file_flags(path: Path) -> list[str]:
+    """A TOML or JSON file of settings, flat or in groups, as the flags that it stands for."""
+    try:
+        text = path.expanduser().read_text(encoding="utf-8")
+        values = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except FileNotFoundError as error:
+        raise UserError(f"--config {path} does not exist: name a TOML or JSON file of flags") from error
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"--config {path} cannot be read ({error}): it must be TOML, or JSON ending in .json"
+        ) from error
+    if not isinstance(values, dict):
+        raise UserError(f"--config {path} holds no table of flags: write lines such as lr = 0.03")
+    return flags(values.get("config", values))  # a run's config.json keeps its settings under "config"
+
+
+def flags(values: dict[str, Any]) -> list[str]:
+    words: list[str] = []
+    for key, value in values.items():
+        name = key.replace("_", "-")
+        if isinstance(value, dict):
+            words += flags(value)
+        elif isinstance(value, bool):
+            words.append(f"--{name}" if value else f"--no-{name}")
+        else:
+            words += [f"--{name}", *(str(each) for each in (value if isinstance(value, list) else [value]))]
+    return words
+
+
+def saved_config(run: Path) -> tuple[type[Method], AnyConfig]:
+    """Method and configuration of a run directory, through the same parser as flags: the file may have been edited."""
+    facts = read_facts(run)
+    try:
+        method, values = find(facts["method"]), dict(facts["config"])
+        values["run"] = {**values["run"], "out": str(run)}
+        blank = RunConfig(out=tyro.MISSING), DataConfig(data=tyro.MISSING)
+        return method, parse_config(method, flags(values), presets.paper(method, *blank))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{run / 'config.json'} is damaged ({error!r}): restore it from a backup") from error
