@@ -1,10 +1,6 @@
 """How time and memory of a step grow: jcl against explicit pairs with the keys, the queue and the batch, cacr with its
 positives."""
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +10,7 @@ from rich.console import Console
 
 from bench.race import machine, write
 from bench.steps import BATCH, KEYS, QUEUE
+from manyview.cost.point import measured
 
 __all__ = ["AXES", "HOW", "KINDS", "Axis", "fit", "measure"]
 
@@ -34,7 +31,7 @@ class Axis:
     values: tuple[int, ...]
     fixed: dict[str, int]
     kinds: tuple[str, ...] = KINDS
-    flag: str = ""  # of bench.point, where it is not the name
+    flag: str = ""  # of the measured step, where it is not the name
 
 
 AXES = (
@@ -79,13 +76,7 @@ def points(axis: Axis, quick: bool) -> Iterator[tuple[str, int]]:
 def point(kind: str, settings: dict[str, int], quick: bool) -> dict[str, float]:
     if quick:
         settings = {**settings, "batch": min(32, settings["batch"])}
-    flags = [part for name, value in settings.items() for part in (f"--{name}", str(value))]
-    flags += ["--threads", str(THREADS), "--repeats", str(1 if quick else REPEATS)]
-    command = [sys.executable, "-m", "bench.point", kind, *flags]
-    env = {**os.environ, "OMP_WAIT_POLICY": "DEFAULT"}  # alone in its process a step has what a user's has
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=env)
-    found: dict[str, float] = json.loads(done.stdout)
-    return found
+    return measured(kind, settings, threads=THREADS, repeats=1 if quick else REPEATS)
 
 
 def slopes(curves: dict[str, list[dict[str, float]]], forward: dict[str, float]) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, RandomSampler
 
-from bench.steps import ENCODER, MOMENTUM, OPTIM, QUEUE, TEMPERATURE
+from bench.steps import ENCODER, OPTIM, QUEUE
+from manyview.cost.steps import MOMENTUM, TEMPERATURE
 from manyview.encoders import build_encoder
 from manyview.views import Recipe
 

@@ -19,7 +19,8 @@ from bench.lines import (
 )
 from bench.race import Race, Side
 from bench.remote import Remote
-from bench.steps import BATCH, KEYS, QUEUE, SIZE, Ready, Steps, augmentation, bare_loop, endless, loop, method_of
+from bench.steps import BATCH, KEYS, QUEUE, SIZE, bare_loop
+from manyview.cost.steps import Ready, Steps, augmentation, endless, loop, method_of
 from manyview.data import Loader, open_source
 from manyview.views import recipe
 
@@ -73,7 +74,7 @@ def making(lines: Sequence[Line], images: int) -> tuple[Line, ...]:
 def ours(*, name: str, steps: int, batch: int, **settings: Any) -> Side:
     method = method_of(name, **settings)
     loader = Loader(open_source("scenes"), batch_size=batch, seed=0, stop=1_000_000)
-    return stretch(loop(method, loader, augmentation(method.view_count(method.config))), steps)
+    return stretch(loop(method, loader, augmentation(method.view_count(method.config), SIZE)), steps)
 
 
 def lightly(*, views: int, channels_last: bool, steps: int, batch: int) -> Side:
@@ -116,7 +117,7 @@ def advance(steps: Steps, count: int) -> None:
 def overhead(quick: bool) -> Race:
     steps, batch = (1, 16) if quick else (4, BATCH)
     images = open_source("scenes").batch(torch.arange(batch))
-    augment = augmentation(1 + KEYS)
+    augment = augmentation(1 + KEYS, SIZE)
     ready = Ready(augment, images)
     sides = {
         STEP_OVERHEAD.ours: stretch(loop(method_of("jcl", keys=KEYS), endless(images), ready), steps),

@@ -1,7 +1,7 @@
 """The page as a whole: its head, its sections and their order."""
 
+from manyview.report.document import document
 from manyview.report.facts import Facts
-from manyview.report.markup import Markup, tag
 from manyview.report.pictures import Pictures
 from manyview.report.sections.configuration import configuration, environment, unreadable
 from manyview.report.sections.diagnosis import diagnosis
@@ -13,13 +13,9 @@ from manyview.report.sections.similarity import similarity
 from manyview.report.sections.training import training
 from manyview.report.sections.versus import versus as two_encoders
 from manyview.report.sections.views import views
-from manyview.report.style import STYLE
 from manyview.report.versus import Versus
 
 __all__ = ["render"]
-
-# Nothing is fetched and nothing is run, whatever a file name may try.
-_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 
 def render(facts: Facts, pictures: Pictures | None, missing: str | None = None, versus: Versus | None = None) -> str:
@@ -40,22 +36,9 @@ def render(facts: Facts, pictures: Pictures | None, missing: str | None = None, 
     if facts.unreadable:
         sections.append(("unreadable", "Unreadable images", unreadable(facts)))
     sections += [("environment", "Environment", environment(facts)), ("next", "How to go on", going_on(facts))]
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="color-scheme", content="light dark"),
-        tag("link", rel="icon", href="data:,"),
-        tag("title", f"{title(facts)} – manyview"),
-        tag("style", Markup(STYLE)),
+    return document(
+        title(facts),
+        lambda links: header(facts, links),
+        sections,
+        f"Written by manyview {facts.version} from the files of the run; it needs no network.",
     )
-    links = tag("nav", *(tag("a", name, href=f"#{key}") for key, name, _ in sections), aria_label="Sections")
-    blocks = (tag("section", tag("h2", name), content, id=key) for key, name, content in sections)
-    body = tag(
-        "body",
-        header(facts, links),
-        tag("main", *blocks),
-        tag("footer", f"Written by manyview {facts.version} from the files of the run; it needs no network."),
-    )
-    return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
