@@ -10,9 +10,10 @@ from rich.console import Console
 
 from bench.race import machine, write
 from bench.steps import BATCH, KEYS, QUEUE
+from manyview.cost.fit import fit
 from manyview.cost.point import measured
 
-__all__ = ["AXES", "HOW", "KINDS", "Axis", "fit", "measure"]
+__all__ = ["AXES", "HOW", "KINDS", "Axis", "measure"]
 
 THREADS = 2
 REPEATS = 3
@@ -86,10 +87,3 @@ def slopes(curves: dict[str, list[dict[str, float]]], forward: dict[str, float])
         "forward_pass": forward,
         "fits": {kind: {"seconds_per_key": slope, "seconds_at_none": start} for kind, (slope, start) in lines.items()},
     }
-
-
-def fit(pairs: list[tuple[float, float]]) -> tuple[float, float]:
-    """Slope and intercept of the line through (x, y) that leaves the least squares."""
-    x_mean, y_mean = (sum(values) / len(pairs) for values in zip(*pairs, strict=True))
-    slope = sum((x - x_mean) * (y - y_mean) for x, y in pairs) / sum((x - x_mean) ** 2 for x, _ in pairs)
-    return slope, y_mean - slope * x_mean

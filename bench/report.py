@@ -1,8 +1,6 @@
 """docs/PERFORMANCE.md from the files of results: everything between its markers is written here, the rest by hand."""
 
 import json
-import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ from bench.curves import AXES, HOW, KINDS
 from bench.lines import GROUPS
 from bench.profiles import PREFIX
 from bench.race import MEMORY_HOW
+from manyview.reproduce.markdown import fill, table
 
 __all__ = ["PAGE", "write"]
 
@@ -40,21 +39,10 @@ def write(results: Path, *, template: Path, pages: Path, quick: bool) -> None:
     }
     text = template.read_text(encoding="utf-8")
     for name, content in parts.items():
-        text = fill(text, name, content)
+        text = fill(text, f"bench:{name}", content)
     if quick:
         text = f"**A try-out: the sizes are smaller than stated and the figures mean nothing.**\n\n{text}"
     (pages / PAGE).write_text(text, encoding="utf-8")
-
-
-def fill(text: str, name: str, content: str) -> str:
-    """The text with what stands between the markers of this name replaced."""
-    start, end = f"<!-- bench:{name} -->", f"<!-- /bench:{name} -->"
-    filled, count = re.subn(
-        f"{re.escape(start)}.*?{re.escape(end)}", lambda _: f"{start}\n{content}\n{end}", text, flags=re.DOTALL
-    )
-    if count != 1:
-        raise ValueError(f"{PAGE} holds the markers {start} … {end} {count} times instead of once")
-    return filled
 
 
 def race_table(lines: list[Record]) -> str:
@@ -201,11 +189,6 @@ def profile_text(profiles: list[Record]) -> str:
             parts.append(f"**{name}**, {duration(total)} under the profiler:\n\n{table(heading, rows)}")
         parts.append("</details>")
     return "\n\n".join(parts)
-
-
-def table(heading: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    lines = [heading, ("---",) * len(heading), *rows]
-    return "\n".join(f"| {' | '.join(cell.replace('|', '∣') for cell in line)} |" for line in lines)
 
 
 def plot(record: Record, path: Path) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+import torch
 import tyro
 from rich.console import Console
 from rich.table import Table
@@ -401,6 +402,74 @@ def pack_command(words: list[str]) -> None:
     console.print(f"{args.out}: {len(packed)} images of {packed.size}", soft_wrap=True)
 
 
+@dataclass(frozen=True)
+class ReproduceArgs:
+    """Run a table or figure of the papers and set our numbers beside theirs."""
+
+    recipe: tyro.conf.Positional[str | None] = None
+    """Which one, as --list names it."""
+    list: bool = False
+    """Show the recipes with their cost, and do nothing."""
+    scale: Literal["laptop", "paper"] = "laptop"
+    """`laptop`: small runs with `tiny`, minutes each; `paper`: the paper's own set-up, for a machine with GPUs."""
+    data: str = "scenes"
+    """Labelled images: anything that `pretrain --data` takes, or a directory of train.tar and test.tar. The laptop's
+    budgets are made for CIFAR-10."""
+    seeds: str = "0"
+    """Seeds with commas between, as 0,1,2: three or more give intervals."""
+    out: Path = Path("runs/reproduce")
+    """Where runs, figures and pages go; recipes that share it share their runs."""
+    results: Path | None = None
+    """Directory of CSV files to which finished runs add their rows, and whose rows count as done: OUT/results if not
+    given."""
+    steps: int | None = None
+    """Optimizer steps of every run instead of the recipe's budget."""
+    quick: bool = False
+    """Try the machinery: 4 steps of small batches, kept apart under OUT/quick; the figures mean nothing."""
+    threads: int = 2
+    """Threads of this process. Several processes may share a recipe: give each the same command."""
+    workers: int = 0
+    """Processes that read and decode."""
+    device: str = "auto"
+    """cpu, cuda, …"""
+    write_results: Path | None = None
+    """Write what --results holds into this Markdown page, between its markers, and do nothing else."""
+
+
+def reproduce_command(words: list[str]) -> None:
+    """Run a table or figure of the papers: `reproduce RECIPE --data …`; `reproduce --list` names them."""
+    from manyview import reproduce  # only now: it needs a POSIX system and takes long to import
+
+    args = tyro.cli(ReproduceArgs, prog="manyview reproduce", args=words)
+    out = args.out / "quick" if args.quick else args.out
+    results = args.results or out / "results"
+    if args.write_results is not None:
+        reproduce.write_results(args.write_results, args.results or Path("results"))
+        console.print(f"written: {args.write_results}", soft_wrap=True)
+        return
+    if args.list or args.recipe is None:
+        reproduce.list_recipes(console)
+        return
+    if args.quick and args.results is not None:
+        raise UserError("--quick makes figures that mean nothing: leave out --results")
+    if args.steps is not None and args.steps < 1:
+        raise UserError(f"--steps {args.steps} must be greater than 0")
+    torch.set_num_threads(args.threads)
+    setting = reproduce.Setting(
+        args.scale, args.data, seed_numbers(args.seeds), steps=args.steps, quick=args.quick, device=args.device,
+        workers=args.workers, threads=args.threads,
+    )  # fmt: skip
+    reproduce.reproduce(reproduce.find(args.recipe), setting, out, results, console)
+
+
+def seed_numbers(text: str) -> tuple[int, ...]:
+    """Each once, in the order given."""
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isascii() and word.isdigit() for word in words):
+        raise UserError(f"--seeds {text} is not a list of whole numbers: use 0,1,2")
+    return tuple(dict.fromkeys(map(int, words)))
+
+
 COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "pretrain": pretrain_command,
     "resume": resume_command,
@@ -411,4 +480,5 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "diagnose": diagnose_command,
     "views": views_command,
     "pack": pack_command,
+    "reproduce": reproduce_command,
 }

@@ -1,0 +1,95 @@
+"""Tables and figures of the papers as recipes: what to run, what the paper got, what we got."""
+
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as Grid
+
+from manyview.errors import UserError
+from manyview.pretrain import Stopped
+from manyview.reproduce.job import place
+from manyview.reproduce.present import write_files
+from manyview.reproduce.recipe import Recipe
+from manyview.reproduce.recipes import RECIPES, find
+from manyview.reproduce.results import write_results
+from manyview.reproduce.runner import Outcome, carry_out, duration
+from manyview.reproduce.setting import Scale, Setting
+from manyview.reproduce.store import Store
+
+__all__ = ["RECIPES", "Outcome", "Scale", "Setting", "find", "list_recipes", "reproduce", "write_results"]
+
+
+def list_recipes(console: Console) -> None:
+    grid = Grid("recipe", "what", "laptop, one seed", "--scale paper", title_justify="left")
+    for recipe in RECIPES.values():
+        grid.add_row(recipe.name, f"{recipe.where}: {recipe.title}", cost(recipe), recipe.paper_setup)
+    console.print(grid)
+    console.print(
+        "Runs that several recipes need are made once where they share --out. Times: CIFAR-10, two quiet cores."
+    )
+
+
+def cost(recipe: Recipe) -> str:
+    setting = Setting("laptop", "", (0,))
+    jobs = recipe.jobs(setting, Store(Path("/nonexistent"), recipe.name))
+    return f"{len(jobs)} runs, {duration(sum(job.expected_seconds for job in jobs))}"
+
+
+def reproduce(recipe: Recipe, setting: Setting, out: Path, results: Path, console: Console) -> Path:
+    """Runs what is left of a recipe, then writes figure, table and page; returns the page."""
+    store = Store(results, recipe.name, setting.suffix)
+    announce(recipe, setting, out, store, console)
+    try:
+        outcome = carry_out(recipe, setting, out, store, console)
+    except (Stopped, KeyboardInterrupt) as stop:
+        jobs = recipe.jobs(setting, store)
+        done = sum(bool(store.rows_of(job)) for job in jobs)
+        number = stop.number if isinstance(stop, Stopped) else 2
+        raise Stopped(
+            number,
+            f"{recipe.name} stopped with {done} of {len(jobs)} runs done; nothing is lost: the same command goes on",
+        ) from stop
+    places = tuple(place(job, setting, out) for job in outcome.done)
+    found = recipe.found(outcome.jobs, store, setting, places)
+    page = out / f"{recipe.name}{setting.suffix}" / "report.html"
+    if outcome.done:
+        write_files(recipe, found, outcome, out, page.parent)
+        for table in recipe.tables(found):
+            grid = Grid(*map(escape, table.header), title=escape(table.caption), title_justify="left")
+            for row in table.rows:
+                grid.add_row(*map(escape, row))
+            console.print(grid)
+        console.print(f"[bold]Claim:[/] {escape(recipe.claim)}\n[bold]Here:[/] {escape(recipe.verdict(found))}")
+        console.print(f"page: {page}", soft_wrap=True)
+    complain(recipe, outcome)
+    return page
+
+
+def announce(recipe: Recipe, setting: Setting, out: Path, store: Store, console: Console) -> None:
+    """The budget, before anything starts."""
+    jobs = recipe.jobs(setting, store)
+    left = [job for job in jobs if not store.rows_of(job)]
+    console.print(f"[bold]{recipe.name}[/]: {escape(recipe.where)}. {escape(recipe.title)}")
+    budget = (
+        f"{len(jobs)} runs on {setting.data}, seeds {', '.join(map(str, setting.seeds))}; {len(jobs) - len(left)} done"
+    )
+    if setting.scale == "laptop" and not setting.quick and setting.steps is None:
+        budget += f", about {duration(sum(job.expected_seconds for job in left))} to go on two quiet cores"
+    if setting.scale == "paper":
+        budget += f"; the paper's set-up: {recipe.paper_setup}"
+    if setting.quick:
+        budget += "; a try-out: few steps of small batches, the figures mean nothing"
+    console.print(f"{escape(budget)}\nruns under {out / 'jobs'}, results in {store.path()}", soft_wrap=True)
+
+
+def complain(recipe: Recipe, outcome: Outcome) -> None:
+    """A recipe that is not whole must not look as if it were."""
+    if outcome.whole:
+        return
+    words = [f"{recipe.name}: {len(outcome.done)} of {len(outcome.jobs)} runs are done"]
+    words += [f"{job} failed ({reason})" for job, reason in outcome.failed.items()]
+    if outcome.elsewhere:
+        words.append(f"{len(outcome.elsewhere)} are in the hands of another process")
+    words += [f"{job} waits for {job.waits_for}" for job in outcome.waiting]
+    raise UserError(f"{'; '.join(words)}: the same command tries again what is missing, and nothing else")

@@ -1,0 +1,32 @@
+"""The encoder of a run, with its head, as it was at each of the checkpoints that were kept."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from manyview import checkpoint
+from manyview.config import AnyConfig
+from manyview.encoders import Encoder, build_encoder
+from manyview.flags import saved_config
+from manyview.methods import Method
+
+__all__ = ["encoders_of", "last_encoder"]
+
+
+def encoders_of(run: Path) -> Iterator[tuple[int, Encoder]]:
+    """(steps taken, encoder in eval mode), from the first to the last."""
+    method, config = saved_config(run)
+    for path in sorted((run / "checkpoints").glob("step-*.pt")):
+        yield _encoder(path, method, config)
+
+
+def last_encoder(run: Path) -> Encoder:
+    return _encoder(checkpoint.latest(run / "checkpoints"), *saved_config(run))[1]
+
+
+def _encoder(path: Path, method: type[Method], config: AnyConfig) -> tuple[int, Encoder]:
+    state = checkpoint.load(path)
+    kind = method.encoder_config(config.method, config.encoder)
+    encoder = build_encoder(kind, image_size=config.views.image_size)
+    own = {name.removeprefix("encoder."): each for name, each in state["method"].items() if name.startswith("encoder.")}
+    encoder.load_state_dict(own)
+    return int(state["step"]), encoder.eval()

@@ -1,0 +1,139 @@
+"""The set-ups in which the two papers compare: as published, and the ones for a laptop."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from manyview.evaluate import Knn, Linear, LinearAdam, LinearSgd
+from manyview.reproduce.budget import Budget, budget
+from manyview.reproduce.job import Row
+from manyview.reproduce.looks import Accuracy
+from manyview.reproduce.setting import Setting
+from manyview.reproduce.training import Look, Training
+
+__all__ = ["CACR_FAMILY", "ENCODED", "Member", "cacr_family", "cacr_looks", "cacr_run", "jcl_looks", "jcl_run"]
+
+JCL_STEPS, JCL_BATCH = 500, 256
+CACR_STEPS, ENCODED, POINTS = 600, 320, 6  # views encoded in a step; checkpoints after the first
+CIFAR = 50_000  # images, by which checkpoints are spaced at the paper's scale
+PAPER_POINTS = 20  # every tenth of 200 epochs
+
+
+def jcl_looks(setting: Setting) -> tuple[Look, ...]:
+    linear = Linear() if setting.scale == "laptop" else LinearSgd(lr=10.0)
+    return Accuracy("knn", Knn()), Accuracy("linear", linear)
+
+
+def jcl_run(
+    setting: Setting,
+    columns: Row,
+    seed: int,
+    *,
+    method: str = "jcl",
+    keys: int = 5,
+    lam: float = 4.0,
+    temperature: float = 0.2,
+    share: float = 1.0,
+    backbone: str = "resnet18",
+    epochs: int = 100,
+    looks: tuple[Look, ...] | None = None,
+) -> Training:
+    """One run of JCL's ablations (App. D): `share` of the laptop's steps, or `epochs` with `backbone` as published."""
+    length = budget(setting, steps=round(share * JCL_STEPS), epochs=epochs, share=share)
+    batch = 16 if setting.quick else JCL_BATCH
+    own = ["--temperature", f"{temperature:g}"]
+    own += ["--keys", str(keys)] if method != "moco-v2" else []
+    own += ["--lam", f"{lam:g}"] if method == "jcl" else []
+    if setting.scale == "laptop":
+        words = ["--preset", "small", "--min-crop", "0.2", "--batch-size", str(batch), "--lr", "0.06"]
+        words += ["--momentum", "0.99", "--checkpoint-every", "100"]
+    else:
+        words = ["--preset", "paper", "--backbone", backbone, "--batch-size", "128", "--lr", "0.1"]
+    return Training(
+        {**columns, "seed": str(seed), "steps": length.steps},
+        words=(method, *own, *words, "--watch-every", "0", "--keep", "1", "--seed", str(seed), *length.words),
+        looks=jcl_looks(setting) if looks is None else looks,
+        seconds=length.seconds(JCL_BATCH, trained=1, keys=1 if method == "moco-v2" else keys),
+    )
+
+
+@dataclass(frozen=True)
+class Member:
+    """One of the objectives that CACR compares."""
+
+    method: str
+    views: int = 2
+    own: tuple[str, ...] = ()
+    """Hyper-parameters of C.1 for CIFAR-10; at the paper's scale `--preset paper-cifar` knows those of each set."""
+
+
+CACR_FAMILY = {
+    "CL": Member("cl", own=("--temperature", "0.19")),
+    "AU-CL": Member("au-cl", own=("--t", "2.0")),
+    "HN-CL": Member("hn-cl", own=("--temperature", "0.5", "--beta", "1.0")),
+    "CACR (K = 1)": Member("cacr", own=("--t-neg", "2.0")),
+    "CMC (K = 4)": Member("cmc-aug", 5),
+    "CACR (K = 4)": Member("cacr", 5, ("--t-neg", "0.9")),
+}
+LAPTOP_FAMILY = ("CL", "CACR (K = 1)", "CMC (K = 4)", "CACR (K = 4)")  # where all six would take too long
+
+
+def cacr_family(setting: Setting) -> tuple[str, ...]:
+    return LAPTOP_FAMILY if setting.scale == "laptop" else tuple(CACR_FAMILY)
+
+
+def cacr_looks(setting: Setting) -> tuple[Look, ...]:
+    linear = Accuracy("linear", Linear()) if setting.scale == "laptop" else Accuracy("linear", LinearAdam(), 128)
+    return Accuracy("knn", Knn()), linear
+
+
+def cacr_run(
+    setting: Setting,
+    columns: Row,
+    seed: int,
+    member: Member,
+    *changes: str,
+    imbalance: str = "none",
+    batch: int | None = None,
+    looks: tuple[Look, ...] | None = None,
+    augment: str = "cifar",
+) -> Training:
+    """One run in the set-up of C.1, or at equal cost on a laptop: as many views in each step, whatever the method.
+
+    `changes` are flags and values instead of the member's own. With a `batch` the laptop's runs encode half as many
+    views in all, and their learning rate follows the batch. Some checkpoints on the way stay, for curves.
+    """
+    steps = CACR_STEPS if batch is None else CACR_STEPS * ENCODED // (2 * member.views * batch)
+    length = budget(setting, steps=steps, epochs=200)
+    laptop = setting.scale == "laptop"
+    flags = changed(member.own if laptop else (), changes)
+    flags += ["--imbalance", imbalance, "--watch-every", "0", "--seed", str(seed)]
+    if laptop:
+        encoded = 40 if setting.quick else ENCODED if batch is None else batch * member.views
+        flags += ["--preset", "small", "--augment", augment, "--min-crop", "0.2", "--encoded-views", str(encoded)]
+        flags += ["--lr", "0.06"] if batch is None else ["--lr", "0.12", "--lr-rule", "linear"]
+        flags += kept(max(1, length.count // POINTS), POINTS)
+    else:
+        flags += [] if batch is None else ["--batch-size", str(batch)]
+        flags += ["--preset", "paper-cifar", *kept(spaced(length, member.views), PAPER_POINTS)]
+    return Training(
+        {**columns, "seed": str(seed), "steps": length.steps},
+        words=(member.method, "--views", str(member.views), *flags, *length.words),
+        looks=cacr_looks(setting) if looks is None else looks,
+        seconds=length.seconds(batch or ENCODED // member.views, trained=member.views),
+    )
+
+
+def changed(flags: Sequence[str], changes: Sequence[str]) -> list[str]:
+    """The flags with other values; written as few times as possible, so that equal runs have equal words."""
+    values = dict(zip(flags[::2], flags[1::2], strict=True)) | dict(zip(changes[::2], changes[1::2], strict=True))
+    return [word for pair in values.items() for word in pair]
+
+
+def spaced(length: Budget, views: int) -> int:
+    """Steps between the checkpoints of a run of the paper's length."""
+    batch = 768 if views == 2 else 128
+    return max(1, length.count * (CIFAR // batch) // PAPER_POINTS)
+
+
+def kept(every: int, points: int) -> list[str]:
+    return ["--checkpoint-every", str(every), "--keep", str(points + 2)]

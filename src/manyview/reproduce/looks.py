@@ -1,0 +1,128 @@
+"""What recipes measure on finished runs: accuracies, and how they and the contrast grew."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from manyview.data import Source, holdout, open_source
+from manyview.diagnose import Watch
+from manyview.encoders import load, save_backbone
+from manyview.evaluate import Knn, Linear, Protocol, evaluate, extract, knn, linear, open_test
+from manyview.flags import saved_config
+from manyview.reproduce.checkpoints import encoders_of
+from manyview.reproduce.job import Row
+from manyview.reproduce.setting import Setting
+from manyview.setup import build_augment, pick_device
+from manyview.views import recipe
+
+__all__ = ["Accuracy", "AccuracyCurve", "EntropyCurve", "HeldOut", "place_in_run", "tested_images"]
+
+T_NEG = 2.0  # of the watched entropy, for all methods
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Top-1 in per cent on the test images, of a classifier fitted on the whole training set."""
+
+    column: str
+    protocol: Protocol
+    batch_size: int = 256
+
+    @property
+    def name(self) -> str:
+        return f"{self.column}-{type(self.protocol).__name__.lower()}"
+
+    def __call__(self, run: Path, setting: Setting) -> list[Row]:
+        [record] = evaluate(
+            run, self.protocol, setting.train, setting.test, random=False, batch_size=self.batch_size,
+            workers=setting.workers, device=pick_device(setting.device), progress=False,
+        )  # fmt: skip
+        return [{self.column: _percent(record["top1"])}]
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """kNN and linear accuracy on a fifth of the training images, which the classifiers are not fitted on: for choices,
+    which must not see the test images."""
+
+    name: str = "held-out"
+    share: float = 0.2
+
+    def __call__(self, run: Path, setting: Setting) -> list[Row]:
+        encoder = load(run).to(pick_device(setting.device))
+        parts = holdout(open_source(setting.train), self.share)
+        train, test = (extract(encoder, part, workers=setting.workers) for part in parts)
+        return [
+            {
+                "knn": _percent(knn(train, test, **asdict(Knn())).top1),
+                "linear": _percent(linear(train, test, **asdict(Linear())).top1),
+            }
+        ]
+
+
+@dataclass(frozen=True)
+class EntropyCurve:
+    """Conditional entropy of the negative weights (CACR, Eq. 8) at each checkpoint, always on the same test images."""
+
+    name: str = "entropy"
+
+    def __call__(self, run: Path, setting: Setting) -> list[Row]:
+        method, config = saved_config(run)
+        images, device = tested_images(setting), pick_device(setting.device)
+        watch = Watch(images, build_augment(method, config), name=images.name, t_neg=T_NEG, workers=setting.workers)
+        rows = []
+        for step, encoder in encoders_of(run):
+            seen = watch(encoder.to(device))
+            rows.append(
+                {
+                    **place_in_run(run, step),
+                    "entropy": f"{seen['entropy']:.4f}",
+                    "max_entropy": f"{seen['max_entropy']:.4f}",
+                    "uniformity": f"{seen['uniformity']:.4f}",
+                }
+            )
+        return rows
+
+
+@dataclass(frozen=True)
+class AccuracyCurve:
+    """Linear accuracy at each checkpoint."""
+
+    protocol: Protocol
+    batch_size: int = 256
+
+    @property
+    def name(self) -> str:
+        return f"accuracy-curve-{type(self.protocol).__name__.lower()}"
+
+    def __call__(self, run: Path, setting: Setting) -> list[Row]:
+        return list(self._rows(run, setting))
+
+    def _rows(self, run: Path, setting: Setting) -> Iterator[Row]:
+        _, config = saved_config(run)
+        look = recipe(config.views.augment)
+        path = run.parent / "encoder-then.safetensors"
+        for step, encoder in encoders_of(run):
+            save_backbone(path, encoder, image_size=config.views.image_size, mean=look.mean, std=look.std)
+            [record] = evaluate(
+                path, self.protocol, setting.train, setting.test, random=False, batch_size=self.batch_size,
+                workers=setting.workers, device=pick_device(setting.device), progress=False,
+            )  # fmt: skip
+            yield {**place_in_run(run, step), "linear": _percent(record["top1"])}
+        path.unlink(missing_ok=True)
+
+
+def tested_images(setting: Setting) -> Source:
+    return open_test(setting.test or setting.train)
+
+
+def place_in_run(run: Path, step: int) -> Row:
+    """The place in the run, in optimizer steps and in passes over its images."""
+    facts = json.loads((run / "config.json").read_text(encoding="utf-8"))
+    per_epoch = facts["data"]["samples"] // facts["config"]["optim"]["batch_size"]
+    return {"step": str(step), "epoch": f"{step / per_epoch:.3f}"}
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2f}"

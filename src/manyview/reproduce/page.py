@@ -1,0 +1,86 @@
+"""The page of a recipe: figure, tables, verdict, and its runs with links to their own pages."""
+
+import base64
+import os
+from pathlib import Path
+
+import manyview
+from manyview.report.document import document
+from manyview.report.markup import Markup, join, table, tag
+from manyview.reproduce.job import Job, place
+from manyview.reproduce.recipe import Found, Recipe, Table
+from manyview.reproduce.runner import FAILURE, Outcome
+
+__all__ = ["render"]
+
+
+def render(recipe: Recipe, found: Found, outcome: Outcome, picture: bytes, *, out: Path, directory: Path) -> str:
+    data = base64.b64encode(picture).decode("ascii")
+    image = tag(
+        "img", src=f"data:image/png;base64,{data}", alt=recipe.title, style="max-width: 100%; background: white"
+    )
+    sections = [
+        ("figure", "Figure", tag("figure", image)),
+        ("results", "Our figures beside the paper's", join(*(_table(each) for each in recipe.tables(found)))),
+        ("verdict", "Does the claim hold?", _verdict(recipe, found)),
+        ("runs", "Runs", _runs(outcome, found, out, directory)),
+    ]
+    return document(
+        f"{recipe.name}: {recipe.where}",
+        lambda links: _header(recipe, found, outcome, links),
+        sections,
+        f"Written by manyview {manyview.__version__} from files of results; it needs no network.",
+    )
+
+
+def _header(recipe: Recipe, found: Found, outcome: Outcome, links: Markup) -> Markup:
+    setting = found.setting
+    facts = f"{setting.scale} scale · {setting.data} · seeds {', '.join(map(str, setting.seeds))}"
+    warning = Markup()
+    if not outcome.whole:
+        left = len(outcome.jobs) - len(outcome.done)
+        warning = tag("p", f"Not whole: {left} of {len(outcome.jobs)} runs are missing or failed.", class_="warning")
+    if setting.quick:
+        warning = join(
+            warning, tag("p", "A try-out: few steps of small batches. The figures mean nothing.", class_="warning")
+        )
+    return tag(
+        "header",
+        tag("h1", recipe.title),
+        tag("p", f"{recipe.where} · recipe {recipe.name} · {facts}", class_="soft"),
+        warning,
+        links,
+    )
+
+
+def _table(each: Table) -> Markup:
+    return table(each.caption, list(each.header), [list(row) for row in each.rows])
+
+
+def _verdict(recipe: Recipe, found: Found) -> Markup:
+    parts = [("The paper: ", recipe.claim), ("Expected here: ", recipe.expectation), ("Found: ", recipe.verdict(found))]
+    parts += [("Set-up: ", recipe.remarks)] if recipe.remarks else []
+    return join(*(tag("p", tag("strong", start), text) for start, text in parts))
+
+
+def _runs(outcome: Outcome, found: Found, out: Path, directory: Path) -> Markup:
+    rows = []
+    for job in outcome.jobs:
+        where = place(job, found.setting, out)
+        rows.append([str(job), _state(job, outcome), _link(where, directory)])
+    return table("Every run of the recipe", ["run", "state", "page"], rows)
+
+
+def _state(job: Job, outcome: Outcome) -> str:
+    if job in outcome.done:
+        return "done"
+    if str(job) in outcome.failed:
+        return f"failed: {outcome.failed[str(job)]}"
+    return f"waits for {job.waits_for}" if job.waits_for else "not done"
+
+
+def _link(where: Path, directory: Path) -> str:
+    for name, words in ((FAILURE, "why it failed"), ("run/report.html", "its page")):
+        if (where / name).exists():
+            return tag("a", words, href=Path(os.path.relpath(where / name, directory)).as_posix())
+    return "–"

@@ -1,0 +1,34 @@
+"""What a recipe leaves behind: the figure, its numbers, and one page with everything."""
+
+import io
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from manyview.atomic import replacing
+from manyview.reproduce.page import render
+from manyview.reproduce.recipe import Found, Recipe
+from manyview.reproduce.runner import Outcome
+from manyview.reproduce.store import to_csv
+
+__all__ = ["png", "write_files"]
+
+
+def write_files(recipe: Recipe, found: Found, outcome: Outcome, out: Path, directory: Path) -> None:
+    """figure.png, figure.csv (one file for each table of results) and report.html."""
+    picture = png(recipe.draw(found))
+    files = {"figure.png": picture}
+    for table, rows in found.rows.items():
+        name = f"figure-{table}.csv" if table else "figure.csv"
+        files[name] = to_csv(recipe.columns(table), rows).encode()
+    files["report.html"] = render(recipe, found, outcome, picture, out=out, directory=directory).encode()
+    for name, content in files.items():
+        with replacing(directory / name) as file:
+            file.write(content)
+
+
+def png(figure: Figure) -> bytes:
+    """The same figure gives the same bytes."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=150, metadata={"Software": None})
+    return buffer.getvalue()

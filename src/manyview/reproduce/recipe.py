@@ -1,0 +1,78 @@
+"""What a recipe is: the runs that a table or figure needs, how it is drawn, and what the paper says of it."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from matplotlib.figure import Figure
+
+from manyview.reproduce.job import Job, Row
+from manyview.reproduce.setting import Setting
+from manyview.reproduce.store import Store
+
+__all__ = ["Found", "Recipe", "Table"]
+
+
+@dataclass(frozen=True)
+class Table:
+    """As it is shown, in whatever form."""
+
+    caption: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Found:
+    """The rows of finished jobs, by the recipe's table, and where these jobs worked, where that is at hand."""
+
+    rows: dict[str, list[Row]]
+    setting: Setting
+    places: tuple[Path, ...] = ()
+
+    def __getitem__(self, table: str) -> list[Row]:
+        return self.rows.get(table, [])
+
+
+class Recipe(ABC):
+    """One file in `recipes/` holds one of these, and is found by itself."""
+
+    name: ClassVar[str]
+    where: ClassVar[str]
+    """The paper's table or figure."""
+    title: ClassVar[str]
+    claim: ClassVar[str]
+    """What the paper says, as a sentence."""
+    expectation: ClassVar[str]
+    """What we expect of it at laptop scale, written before it was run."""
+    remarks: ClassVar[str] = ""
+    """How it was set up here and what to bear in mind."""
+    paper_setup: ClassVar[str]
+    """What `--scale paper` runs, in a few words."""
+
+    @abstractmethod
+    def columns(self, table: str = "") -> tuple[str, ...]:
+        """Of the file of results."""
+
+    @abstractmethod
+    def jobs(self, setting: Setting, store: Store) -> list[Job]:
+        """All of them; those that cannot be started yet say what they wait for."""
+
+    @abstractmethod
+    def tables(self, found: Found) -> list[Table]:
+        """What was found, beside the paper's figures where there are any."""
+
+    @abstractmethod
+    def draw(self, found: Found) -> Figure: ...
+
+    @abstractmethod
+    def verdict(self, found: Found) -> str:
+        """Whether the claim holds here, and how sure that is."""
+
+    def found(self, jobs: list[Job], store: Store, setting: Setting, places: tuple[Path, ...] = ()) -> Found:
+        """What the store holds of these jobs, in their order."""
+        rows: dict[str, list[Row]] = {}
+        for job in jobs:
+            rows.setdefault(job.table, []).extend(store.rows_of(job))
+        return Found(rows, setting, places)

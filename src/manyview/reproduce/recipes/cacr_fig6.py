@@ -1,0 +1,91 @@
+"""CACR, Fig. 6: a query, its positives and its negatives with their weights."""
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from manyview.reproduce.closeup import SHOWN, TILES, Weights
+from manyview.reproduce.families import CACR_FAMILY, cacr_run
+from manyview.reproduce.job import Job
+from manyview.reproduce.plots import COLOURS
+from manyview.reproduce.recipe import Found, Recipe, Table
+from manyview.reproduce.setting import Setting
+from manyview.reproduce.store import Store
+
+__all__ = ["WeightsOfAQuery"]
+
+
+class WeightsOfAQuery(Recipe):
+    name = "cacr-fig6"
+    where = "CACR, Fig. 6"
+    title = "A query with its positives, nearest and farthest negatives, and the weights that CACR gives them"
+    claim = "The positive that differs most, and the negatives that look most alike, get the largest weights."
+    expectation = (
+        "Weights of positives within a few per cent of each other; near negatives of similar colours and shapes."
+    )
+    remarks = "A batch of 128 test images; query, positives and negatives are augmented views. A picture, no proof."
+    paper_setup = "CIFAR-10, AlexNet, 200 epochs (C.1)"
+
+    def columns(self, table: str = "") -> tuple[str, ...]:
+        return ("method", "seed", "steps", "role", "rank", "distance", "weight", "seconds")
+
+    def jobs(self, setting: Setting, store: Store) -> list[Job]:
+        method = "CACR (K = 4)"
+        return [
+            cacr_run(setting, {"method": method}, seed, CACR_FAMILY[method], looks=(Weights(),))
+            for seed in setting.seeds
+        ]
+
+    def weights(self, found: Found, role: str) -> list[float]:
+        """Of the first seed, largest first."""
+        seed = found[""][0]["seed"] if found[""] else ""
+        return [float(row["weight"]) for row in found[""] if (row["role"], row["seed"]) == (role, seed)]
+
+    def tables(self, found: Found) -> list[Table]:
+        rows = []
+        for role in ("positive", "negative"):
+            values = self.weights(found, role)
+            if values:
+                rows.append((role, str(len(values)), f"{values[0]:.4f}", f"{values[-1]:.4f}", f"{1 / len(values):.4f}"))
+        header = ("", "how many", "largest weight", "smallest", "if all were alike")
+        return [Table("Weights of one query (first seed)", header, tuple(rows))]
+
+    def draw(self, found: Found) -> Figure:
+        made = Figure(figsize=(12, 4.4), layout="constrained")
+        columns = 1 + 4 + 2 * SHOWN
+        grid = made.add_gridspec(2, columns, height_ratios=[1, 1.3])
+        positives, negatives = (self.weights(found, role) for role in ("positive", "negative"))
+        named = ["query", *(f"π⁺ {weight:.3f}" for weight in positives)]
+        named += [f"π⁻ {weight:.4f}" for weight in (*negatives[:SHOWN], *negatives[-SHOWN:])]
+        tiles = next((path / TILES for path in found.places if (path / TILES).exists()), None)
+        if tiles is not None:
+            with np.load(tiles, allow_pickle=False) as file:
+                for column, (tile, name) in enumerate(zip(file["tiles"], named, strict=False)):
+                    axes = made.add_subplot(grid[0, column])
+                    axes.imshow(tile.transpose(1, 2, 0), interpolation="nearest")
+                    axes.set_title(name, fontsize=8)
+                    axes.set_axis_off()
+        for place, values, colour, words in (
+            (grid[1, :5], positives, COLOURS[0], "positives, farthest first"),
+            (
+                grid[1, 5:],
+                negatives,
+                COLOURS[4],
+                f"negatives, nearest first (above: {SHOWN} of either end)",
+            ),
+        ):
+            axes = made.add_subplot(place)
+            axes.bar(range(1, len(values) + 1), values, color=colour, width=0.9)
+            axes.axhline(1 / max(1, len(values)), color="#777", linestyle=":", linewidth=1)
+            axes.set(xlabel=words, ylabel="weight")
+            axes.spines[["top", "right"]].set_visible(False)
+        return made
+
+    def verdict(self, found: Found) -> str:
+        positives, negatives = (self.weights(found, role) for role in ("positive", "negative"))
+        if not positives or not negatives:
+            return "Not run."
+        far, near = positives[0] / positives[-1], negatives[0] / negatives[-1]
+        return (
+            f"To be judged by eye, on one query: its farthest positive weighs {far:.2f} times its nearest, its nearest "
+            f"negative {near:.1f} times its farthest."
+        )

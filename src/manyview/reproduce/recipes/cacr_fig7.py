@@ -1,0 +1,91 @@
+"""CACR, Fig. 7: where positives and negatives lie around a query, at three times of the training."""
+
+import statistics
+
+from matplotlib.figure import Figure
+
+from manyview.reproduce.closeup import Map
+from manyview.reproduce.families import CACR_FAMILY, cacr_run
+from manyview.reproduce.job import Job, Row
+from manyview.reproduce.recipe import Found, Recipe, Table
+from manyview.reproduce.setting import Setting
+from manyview.reproduce.store import Store
+
+__all__ = ["AroundAQuery"]
+
+METHODS = ("CL", "CACR (K = 1)")
+ROLES = {"negative": "#c93c37", "positive": "#3b7ddd", "query": "#2f9e63"}
+RANGE = 10
+
+
+class AroundAQuery(Recipe):
+    name = "cacr-fig7"
+    where = "CACR, Fig. 7"
+    title = "t-SNE around a query at three times of the training, CL above CACR"
+    claim = "Positives come closer and negatives are pushed away, by CACR more evenly than by CL."
+    expectation = "Positives near the query in both; no difference in evenness that one query could show."
+    remarks = (
+        "A batch of 128 test images; green is the query, blue its four positives, red the negatives. Only points "
+        "within 10 of the query are drawn, as in the paper; t-SNE keeps neighbourhoods, not distances, which the table "
+        "gives."
+    )
+    paper_setup = "CIFAR-10, AlexNet, epochs 10, 100 and 200 (C.1)"
+
+    def columns(self, table: str = "") -> tuple[str, ...]:
+        return ("method", "seed", "steps", "step", "epoch", "role", "x", "y", "distance", "seconds")
+
+    def jobs(self, setting: Setting, store: Store) -> list[Job]:
+        return [
+            cacr_run(setting, {"method": method}, seed, CACR_FAMILY[method], looks=(Map(),))
+            for seed in setting.seeds
+            for method in METHODS
+        ]
+
+    def groups(self, found: Found) -> dict[tuple[str, int], list[Row]]:
+        """The points of the first seed, by method and step."""
+        grouped: dict[tuple[str, int], list[Row]] = {}
+        for row in found[""]:
+            if row["seed"] == found[""][0]["seed"]:
+                grouped.setdefault((row["method"], int(row["step"])), []).append(row)
+        return grouped
+
+    def tables(self, found: Found) -> list[Table]:
+        rows = []
+        for (method, step), points in self.groups(found).items():
+            near, far = (distances(points, role) for role in ("positive", "negative"))
+            rows.append((method, str(step), f"{statistics.mean(near):.3f}", f"{statistics.mean(far):.3f}",
+                         f"{statistics.stdev(far):.3f}"))  # fmt: skip
+        header = ("", "step", "positives, mean", "negatives, mean", "negatives, deviation")
+        return [Table("Squared distances from the query (first seed)", header, tuple(rows))]
+
+    def draw(self, found: Found) -> Figure:
+        made = Figure(figsize=(9.5, 6.4), layout="constrained")
+        panels = made.subplots(2, 3, squeeze=False, sharex=True, sharey=True)
+        grouped = self.groups(found)
+        for line, method in zip(panels, METHODS, strict=True):
+            steps = sorted(step for name, step in grouped if name == method)
+            for axes, step in zip(line, steps, strict=False):
+                for role, colour in ROLES.items():
+                    points = [row for row in grouped[method, step] if row["role"] == role]
+                    places = [[float(row[axis]) for row in points] for axis in ("x", "y")]
+                    axes.scatter(*places, s=16 if role == "negative" else 36, color=colour, alpha=0.8, label=role)
+                axes.set(title=f"{method}, step {step:,}", xlim=(-RANGE, RANGE), ylim=(-RANGE, RANGE), aspect="equal")
+        panels[0][0].legend(frameon=False, fontsize=8)
+        for axes in panels[-1]:
+            axes.set_xlabel("t-SNE, first axis")
+        for line in panels:
+            line[0].set_ylabel("t-SNE, second axis")
+        return made
+
+    def verdict(self, found: Found) -> str:
+        last: dict[str, list[Row]] = {}
+        for (method, _), points in sorted(self.groups(found).items(), key=lambda item: item[0][1]):
+            last[method] = points
+        if len(last) < len(METHODS):
+            return "Not decided here: one of the two was not run."
+        words = "; ".join(f"{method} {statistics.stdev(distances(last[method], 'negative')):.3f}" for method in METHODS)
+        return f"To be judged by eye, on one query. Deviation of its negatives' squared distances at the end: {words}."
+
+
+def distances(points: list[Row], role: str) -> list[float]:
+    return [float(row["distance"]) for row in points if row["role"] == role]

@@ -1,0 +1,53 @@
+"""CACR, Table 14: time of an iteration against the number of positives."""
+
+from manyview.cost.fit import fit
+from manyview.reproduce.cost_grid import CostGrid, mean
+from manyview.reproduce.job import Job
+from manyview.reproduce.recipe import Found
+from manyview.reproduce.setting import Setting
+from manyview.reproduce.weighing import Weighing
+
+__all__ = ["TimeAgainstK"]
+
+COUNTS = (1, 2, 4, 6, 8, 10)
+PAPER_FIGURES = {("CACR", str(k)): ms for k, ms in zip(COUNTS, (2.1, 2.6, 3.5, 4.5, 5.4, 6.4), strict=True)}
+
+
+class TimeAgainstK(CostGrid):
+    name = "cacr-table14"
+    where = "CACR, Table 14"
+    title = "Time of an iteration of CACR against K"
+    claim = "Time grows with K more slowly than the number of views: ten positives take 3 times as long as one."
+    expectation = "On a CPU, whose cores are busy with one view already, as fast as the number of views: 5.5 times."
+    remarks = (
+        "Batches of 128 as in the paper; `tiny` on a laptop, an AlexNet on a GPU in the paper. Views are ready made."
+    )
+    paper_setup = "an AlexNet for 32 px, batches of 128, on a GPU"
+    measured = ("milliseconds", "time of a step, ms", 1.0)
+    x = "positives per query, K"
+    paper = PAPER_FIGURES
+    paper_words = "the paper's, ms (GPU)"
+
+    def runs(self, setting: Setting, seed: int) -> list[Job]:
+        backbone = "tiny" if setting.scale == "laptop" else "alexnet-small"
+        return [
+            Weighing(
+                {"method": "CACR", "positives": str(count), "batch": "128", "seed": str(seed)},
+                kind="cacr",
+                settings={"batch": 128, "keys": count, "backbone": backbone},
+            )
+            for count in (COUNTS[:2] if setting.quick else COUNTS)
+        ]
+
+    def verdict(self, found: Found) -> str:
+        times = {float(count): mean(values) for (_, count), values in self.values(found).items()}
+        if len(times) < 2:
+            return "Not decided here: measured at one K only."
+        slope, start = fit(list(times.items()))
+        least, most = min(times), max(times)
+        ratio, views = times[most] / times[least], (1 + most) / (1 + least)
+        holds = "The claim holds here" if ratio < 0.9 * views else "The claim does not hold here"
+        return (
+            f"{holds}: K = {most:g} takes {ratio:.1f} times the time of K = {least:g}, with {views:.1f} times its views. "
+            f"One more positive costs {slope:.3g} ms, none would take {start:.3g} ms (fitted line)."
+        )

@@ -1,0 +1,125 @@
+"""Carries the jobs of a recipe to their ends: finished ones are reused, a failed one does not lose the others."""
+
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+
+from manyview.errors import UserError
+from manyview.reproduce.job import Job, alone, place
+from manyview.reproduce.recipe import Recipe
+from manyview.reproduce.setting import Setting
+from manyview.reproduce.store import Store
+
+__all__ = ["Outcome", "carry_out", "duration"]
+
+FAILURE = "failure.txt"
+
+
+@dataclass
+class Outcome:
+    """The recipe's jobs, as far as they are known, and how they stand."""
+
+    jobs: list[Job] = field(default_factory=list)
+    done: list[Job] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)  # reason by job, in words
+    elsewhere: list[Job] = field(default_factory=list)  # in the hands of another process
+
+    @property
+    def waiting(self) -> list[Job]:
+        return [job for job in self.jobs if job.waits_for]
+
+    @property
+    def whole(self) -> bool:
+        return len(self.done) == len(self.jobs)
+
+
+def carry_out(recipe: Recipe, setting: Setting, out: Path, store: Store, console: Console) -> Outcome:
+    """All that can be done; what was done before is not done again."""
+    outcome, clock = Outcome(), Clock()
+    while True:
+        outcome.jobs = recipe.jobs(setting, store)  # anew each time: some are known only when others are done
+        outcome.done = [job for job in outcome.jobs if store.rows_of(job)]
+        left = [
+            job for job in outcome.jobs
+            if not (job in outcome.done or job in outcome.elsewhere or str(job) in outcome.failed or job.waits_for)
+        ]  # fmt: skip
+        if not left:
+            return outcome
+        job = left[0]
+        directory = place(job, setting, out)
+        with alone(directory) as mine:
+            if not mine:
+                outcome.elsewhere.append(job)
+                continue
+            if store.rows_of(job):  # another process ended it in between
+                continue
+            number = f"run {len(outcome.done) + len(outcome.failed) + 1} of {len(outcome.jobs)}"
+            later = [each for each in outcome.jobs if each.waits_for]
+            console.print(f"{number}: {job}  (about {clock.left([*left, *later])} to go)", highlight=False)
+            with clock.timing(job):
+                perform(recipe, job, directory, setting, store, outcome, console)
+
+
+def perform(
+    recipe: Recipe, job: Job, directory: Path, setting: Setting, store: Store, outcome: Outcome, console: Console
+) -> None:
+    """One job; whatever goes wrong in it is written down and must not touch the others."""
+    reason = directory / FAILURE
+    reason.unlink(missing_ok=True)
+    try:
+        with chatter(directory, console) as inner:
+            rows = job.perform(directory, setting, inner)
+        store.add(job, recipe.columns(job.table), rows)
+        if not store.rows_of(job):
+            raise RuntimeError(f"{recipe.name} found nothing that its results would hold")
+    except UserError as error:
+        reason.write_text(f"{error}\n", encoding="utf-8")
+        outcome.failed[str(job)] = str(error)
+    except (Exception, SystemExit) as error:  # a parser ends the process for a flag that it does not know
+        reason.write_text(traceback.format_exc(), encoding="utf-8")
+        outcome.failed[str(job)] = f"{type(error).__name__}: {error} (traceback in {reason})"
+    else:
+        shown = {name: value for name, value in rows[-1].items() if name not in job.keys}
+        found = ", ".join(f"{name} {value}" for name, value in shown.items())
+        console.print(f"  done: {found}", highlight=False, soft_wrap=True)
+        return
+    console.print(f"  failed: {outcome.failed[str(job)]}", highlight=False, soft_wrap=True, markup=False)
+
+
+@contextmanager
+def chatter(directory: Path, console: Console) -> Iterator[Console]:
+    """Where a run's own lines and bars go: to a terminal that is watched, else to a file beside it."""
+    if console.is_terminal:
+        yield console
+        return
+    with open(directory / "log.txt", "a", encoding="utf-8") as file:
+        yield Console(file=file, width=120)
+
+
+class Clock:
+    """How long the rest will take, judged by how this machine has done so far."""
+
+    def __init__(self) -> None:
+        self.expected = self.spent = 0.0
+
+    @contextmanager
+    def timing(self, job: Job) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        self.spent += time.perf_counter() - start
+        self.expected += job.expected_seconds
+
+    def left(self, jobs: list[Job]) -> str:
+        pace = self.spent / self.expected if self.expected else 1.0
+        return duration(pace * sum(job.expected_seconds for job in jobs))
+
+
+def duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,44 @@
+"""At which scale, on which images and with which seeds a recipe is run."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+__all__ = ["QUICK_STEPS", "Scale", "Setting"]
+
+Scale = Literal["laptop", "paper"]
+QUICK_STEPS = 4
+
+
+@dataclass(frozen=True)
+class Setting:
+    scale: Scale
+    data: str
+    seeds: tuple[int, ...]
+    steps: int | None = None  # of every run, instead of the recipe's
+    quick: bool = False  # batches so small that the figures mean nothing
+    device: str = "auto"
+    workers: int = 0
+    threads: int = 2
+
+    @property
+    def train(self) -> str:
+        """A directory of train.tar and test.tar is two sets; anything else is what `pretrain --data` takes."""
+        return str(Path(self.data) / "train.tar") if self._two_tars else self.data
+
+    @property
+    def test(self) -> str | None:
+        """None where the set has a test split of its own."""
+        return str(Path(self.data) / "test.tar") if self._two_tars else None
+
+    @property
+    def _two_tars(self) -> bool:
+        return all((Path(self.data) / f"{part}.tar").is_file() for part in ("train", "test"))
+
+    @property
+    def suffix(self) -> str:
+        """Of files of results, whose figures must not be mixed with others."""
+        return ("-paper" if self.scale == "paper" else "") + ("-scenes" if self.data.startswith("scenes") else "")
+
+    def at(self, seed: int) -> "Setting":
+        return replace(self, seeds=(seed,))

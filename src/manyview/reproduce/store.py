@@ -1,0 +1,70 @@
+"""Results as small CSV files, one row for each finished piece of work: they can be read, committed and added to."""
+
+import csv
+import fcntl
+import io
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from manyview.atomic import replacing
+from manyview.errors import UserError
+from manyview.reproduce.job import Job, Row
+
+__all__ = ["Store", "to_csv"]
+
+
+@dataclass(frozen=True)
+class Store:
+    """The files of one recipe: DIRECTORY/NAME.csv, and NAME-TABLE.csv where there are several."""
+
+    directory: Path
+    name: str
+    suffix: str = ""
+
+    def path(self, table: str = "") -> Path:
+        return self.directory / f"{self.name}{'-' if table else ''}{table}{self.suffix}.csv"
+
+    def rows(self, table: str = "") -> list[Row]:
+        path = self.path(table)
+        if not path.exists():
+            return []
+        with open(path, newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        for number, row in enumerate(rows, 2):
+            if None in row or None in row.values():
+                raise UserError(f"{path} is damaged in line {number}: mend or remove the line")
+        return rows
+
+    def rows_of(self, job: Job) -> list[Row]:
+        return [row for row in self.rows(job.table) if row.items() >= job.keys.items()]
+
+    def add(self, job: Job, columns: Sequence[str], rows: Sequence[Row]) -> None:
+        """Unless another process has done so; several may share the work."""
+        with _locked(self.directory):
+            if self.rows_of(job):
+                return
+            before = self.rows(job.table)
+            with replacing(self.path(job.table)) as file:
+                file.write(to_csv(columns, [*before, *rows]).encode())
+
+
+def to_csv(columns: Sequence[str], rows: Sequence[Row]) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+@contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    directory.mkdir(parents=True, exist_ok=True)
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
