@@ -17,7 +17,7 @@ from manyview.errors import UserError
 from manyview.methods import Method, find
 from manyview.pretrain import read_facts
 
-__all__ = ["file_flags", "open_training", "parse_run", "saved_config"]
+__all__ = ["file_flags", "open_training", "parse_config", "parse_run", "saved_config"]
 
 PRESET_OF = {"tiny": "small", "alexnet-small": "paper-cifar"}  # the presets, by the backbone that only they have
 

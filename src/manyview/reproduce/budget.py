@@ -29,7 +29,7 @@ class Budget:
 def budget(setting: Setting, *, steps: int, epochs: int, share: float = 1.0) -> Budget:
     """`steps` on a laptop, the paper's `epochs` at its scale, or what the user asks for; of the last, `share` is for
     runs that are meant to be shorter than others."""
-    asked = QUICK_STEPS if setting.quick else setting.steps
+    asked = setting.steps or (QUICK_STEPS if setting.quick else None)
     if asked is None and setting.scale == "paper":
         return Budget(("--epochs", str(epochs)), f"{epochs} epochs", epochs)
     count = steps if asked is None else max(1, round(share * asked))

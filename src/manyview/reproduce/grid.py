@@ -11,7 +11,7 @@ from manyview.reproduce.plots import Curve, bars, curves, figure
 from manyview.reproduce.recipe import Found, Recipe, Table
 from manyview.reproduce.setting import Setting
 from manyview.reproduce.store import Store
-from manyview.reproduce.verdict import Comparison, judge, spread
+from manyview.reproduce.verdict import Comparison, differences, judge, spread
 
 __all__ = ["Grid", "by_seed"]
 
@@ -57,7 +57,8 @@ class Grid(Recipe):
             theirs = [f"{self.paper[label]:g}" if label in self.paper else "–"] if self.paper else []
             rows.append((label, *shown, seeds, *theirs))
         header = ("", "linear, %", "kNN, %", "seeds", *([self.paper_words] if self.paper else []))
-        return [Table("Test accuracy: mean ± standard deviation over seeds", header, tuple(rows))]
+        accuracies = Table("Test accuracy: mean ± standard deviation over seeds", header, tuple(rows))
+        return [accuracies, differences(self.comparisons, self.values(found))]
 
     def draw(self, found: Found) -> Figure:
         made, [axes] = figure()
@@ -78,7 +79,11 @@ class Grid(Recipe):
         return made
 
     def verdict(self, found: Found) -> str:
-        return judge(self.comparisons, {label: by_seed(rows, "linear") for label, rows in self.setups(found).items()})
+        return judge(self.comparisons, self.values(found))
+
+    def values(self, found: Found) -> dict[str, dict[int, float]]:
+        """Linear accuracy by set-up and seed."""
+        return {label: by_seed(rows, "linear") for label, rows in self.setups(found).items()}
 
     def setups(self, found: Found) -> dict[str, list[Row]]:
         grouped: dict[str, list[Row]] = {}

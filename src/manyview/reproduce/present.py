@@ -16,7 +16,7 @@ __all__ = ["png", "write_files"]
 
 def write_files(recipe: Recipe, found: Found, outcome: Outcome, out: Path, directory: Path) -> None:
     """figure.png, figure.csv (one file for each table of results) and report.html."""
-    picture = png(recipe.draw(found))
+    picture = png(titled(recipe, found))
     files = {"figure.png": picture}
     for table, rows in found.rows.items():
         name = f"figure-{table}.csv" if table else "figure.csv"
@@ -25,6 +25,15 @@ def write_files(recipe: Recipe, found: Found, outcome: Outcome, out: Path, direc
     for name, content in files.items():
         with replacing(directory / name) as file:
             file.write(content)
+
+
+def titled(recipe: Recipe, found: Found) -> Figure:
+    """The figure with what it is, as it may be looked at without the page."""
+    figure, setting = recipe.draw(found), found.setting
+    seeds = f"seed {setting.seeds[0]}" if len(setting.seeds) == 1 else f"{len(setting.seeds)} seeds, least to most"
+    quick = ", a try-out" if setting.quick else ""
+    figure.suptitle(f"{recipe.where}: {setting.scale}{quick}, {seeds}", fontsize=9, color="#555")
+    return figure
 
 
 def png(figure: Figure) -> bytes:

@@ -58,12 +58,12 @@ def section(recipe: Recipe, words: str, setting: Setting, results: Path) -> str 
     if not found.rows or not any(found.rows.values()):
         return None
     took = sum(float(store.rows_of(job)[0]["seconds"]) for job in jobs if store.rows_of(job))
-    data = "scenes" if setting.data == "scenes" else "DATA"
+    data = setting.data
     scale = "" if setting.scale == "laptop" else " --scale paper"
     asked = ",".join(map(str, seeds)) or "0"
     command = f"manyview reproduce {recipe.name}{scale} --data {data} --seeds {asked} --results results"
     parts = [
-        f"## {recipe.title} ({recipe.where}){words}",
+        f"### {recipe.title} ({recipe.where}){words}",
         f"```\n{command}\n```",
         f"{len([job for job in jobs if store.rows_of(job)])} of {len(jobs)} runs, {duration(took)} of work in all. "
         f"{recipe.remarks}".strip(),

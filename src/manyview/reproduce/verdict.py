@@ -8,7 +8,9 @@ from typing import Literal
 
 from scipy import stats
 
-__all__ = ["FEWEST", "Comparison", "Difference", "judge", "paired", "spread"]
+from manyview.reproduce.recipe import Table
+
+__all__ = ["FEWEST", "Comparison", "Difference", "differences", "judge", "paired", "spread"]
 
 FEWEST = 3  # seeds below which a spread says nothing
 LEVEL = 1.0  # points within which two set-ups count as level
@@ -34,8 +36,12 @@ class Difference:
 
     def __str__(self) -> str:
         if self.seeds < FEWEST:
-            return f"{self.mean:+.1f} points ({self.seeds} seed{'s' * (self.seeds > 1)}, so no interval)"
-        return f"{self.mean:+.1f} points [{self.low:+.1f}, {self.high:+.1f}] ({self.seeds} seeds)"
+            return f"{_signed(self.mean)} (no interval)"
+        return f"{_signed(self.mean)} [{_signed(self.low)}, {_signed(self.high)}]"
+
+    def points_to(self, kind: str) -> bool:
+        """Whether the mean alone is as expected."""
+        return abs(self.mean) <= LEVEL if kind == "level" else self.mean > 0
 
     def supports(self, kind: str) -> bool | None:
         """True and False where the interval decides, None where it does not."""
@@ -58,30 +64,53 @@ def paired(first: Mapping[int, float], second: Mapping[int, float]) -> Differenc
 
 
 def judge(comparisons: Sequence[Comparison], values: Mapping[str, Mapping[int, float]]) -> str:
-    """One sentence on the whole, then each comparison with its difference. `values` are by set-up and seed."""
-    lines: list[str] = []
-    verdicts: list[bool | None] = []
-    for each in comparisons:
-        difference = paired(values.get(each.first, {}), values.get(each.second, {}))
-        if difference is None:
-            lines.append(f"{each.first} against {each.second}: not run")
-            verdicts.append(None)
-            continue
-        asked = "expected above" if each.kind == "above" else f"expected level within {LEVEL:g}"
-        lines.append(f"{each.first} less {each.second} ({asked}): {difference}")
-        verdicts.append(difference.supports(each.kind))
-    return f"{_whole(verdicts)} {'; '.join(lines)}."
-
-
-def _whole(verdicts: Sequence[bool | None]) -> str:
+    """One sentence on the whole. `values` are by set-up and seed."""
+    found = [(each, paired(values.get(each.first, {}), values.get(each.second, {}))) for each in comparisons]
+    run = [(each.kind, difference) for each, difference in found if difference is not None]
+    if not run:
+        return "Not run."
+    part = "" if len(run) == len(found) else f" ({len(found) - len(run)} of {len(found)} comparisons were not run)"
+    seeds = min(difference.seeds for _, difference in run)
+    if seeds < FEWEST:
+        as_paper = sum(difference.points_to(kind) for kind, difference in run)
+        return (
+            f"Not decided here: {seeds} seed{'s' * (seeds > 1)} give{'s' * (seeds == 1)} no interval. {as_paper} of "
+            f"{len(run)} differences are as the paper has them{part}."
+        )
+    verdicts = [difference.supports(kind) for kind, difference in run]
     for_it, against = verdicts.count(True), verdicts.count(False)
     if for_it == len(verdicts):
-        return "The claim holds here."
+        return f"The claim holds here: all {for_it} differences are as the paper has them, clear of chance{part}."
     if against == len(verdicts):
-        return "The claim does not hold here: every difference goes the other way."
+        return f"The claim does not hold here: all {against} differences contradict it, clear of chance{part}."
     if not for_it and not against:
-        return "Not decided here: no difference is clear of chance."
-    return f"Holds in part: of {len(verdicts)} comparisons {for_it} for it, {against} against it, the rest undecided."
+        return f"Not decided here: none of {len(verdicts)} differences is clear of chance{part}."
+    return (
+        f"Mixed: of {len(verdicts)} differences {for_it} are clearly as the paper has them, {against} clearly are not; "
+        f"the others are not clear of chance{part}."
+    )
+
+
+def differences(
+    comparisons: Sequence[Comparison],
+    values: Mapping[str, Mapping[int, float]],
+    unit: str = "points of linear accuracy",
+) -> Table:
+    """Each comparison with its difference and what that says."""
+    words = {True: "yes", False: "no", None: "not clear"}
+    rows = []
+    for each in comparisons:
+        difference = paired(values.get(each.first, {}), values.get(each.second, {}))
+        expected = "above 0" if each.kind == "above" else f"within ±{LEVEL:g}"
+        if difference is not None:
+            shown = (str(difference), str(difference.seeds), words[difference.supports(each.kind)])
+            rows.append((f"{each.first} − {each.second}", expected, *shown))
+    header = ("", "the paper", "difference [95 %]", "seeds", "as the paper?")
+    return Table(f"Paired differences over seeds, in {unit}", header, tuple(rows))
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.1f}".replace("-", "−")
 
 
 def spread(values: Sequence[float], digits: int = 1) -> str:

@@ -6,12 +6,18 @@ from manyview.evaluate import Linear, LinearAdam
 from manyview.reproduce.curve_grid import CurveGrid
 from manyview.reproduce.looks import AccuracyCurve
 from manyview.reproduce.plots import curves, figure
-from manyview.reproduce.recipe import Found
+from manyview.reproduce.recipe import Found, Table
 from manyview.reproduce.setting import Setting
 from manyview.reproduce.training import Look
-from manyview.reproduce.verdict import Comparison, judge
+from manyview.reproduce.verdict import Comparison, differences, judge
 
 __all__ = ["Efficiency"]
+
+ASKED = (
+    Comparison("CACR (K = 4)", "CMC (K = 4)"),
+    Comparison("CACR (K = 4)", "CL"),
+    Comparison("CACR (K = 1)", "CL"),
+)
 
 
 class Efficiency(CurveGrid):
@@ -39,10 +45,9 @@ class Efficiency(CurveGrid):
         curves(axes, self.lines(found, "none"), x=self.axis(found), y="linear accuracy, %")
         return made
 
+    def tables(self, found: Found) -> list[Table]:
+        ends = differences(ASKED, self.at_end(found, "none"), "points of linear accuracy, at the end")
+        return [*super().tables(found), ends]
+
     def verdict(self, found: Found) -> str:
-        asked = (
-            Comparison("CACR (K = 4)", "CMC (K = 4)"),
-            Comparison("CACR (K = 4)", "CL"),
-            Comparison("CACR (K = 1)", "CL"),
-        )
-        return f"At the end: {judge(asked, self.at_end(found, 'none'))}"
+        return judge(ASKED, self.at_end(found, "none"))

@@ -7,10 +7,10 @@ from matplotlib.figure import Figure
 from manyview.reproduce.curve_grid import CurveGrid
 from manyview.reproduce.looks import EntropyCurve
 from manyview.reproduce.plots import curves, figure
-from manyview.reproduce.recipe import Found
+from manyview.reproduce.recipe import Found, Table
 from manyview.reproduce.setting import Setting
 from manyview.reproduce.training import Look
-from manyview.reproduce.verdict import Comparison, judge
+from manyview.reproduce.verdict import Comparison, differences, judge
 
 __all__ = ["Entropy", "EntropyExponential", "EntropyOfCifar100"]
 
@@ -65,17 +65,24 @@ class Entropy(CurveGrid):
                 )
         return made
 
+    def tables(self, found: Found) -> list[Table]:
+        values, asked = self.ends(found)
+        return [*super().tables(found), differences(asked, values, "hundredths of a nat, at the end")]
+
     def verdict(self, found: Found) -> str:
-        sentences = []
+        values, asked = self.ends(found)
+        return judge(asked, values)
+
+    def ends(self, found: Found) -> tuple[dict[str, dict[int, float]], list[Comparison]]:
+        """The entropies in which the trainings end, and what the paper says of them."""
+        values = {}
+        asked = []
         for imbalance in self.imbalances:
-            ends = {
-                method: {seed: UNIT * value for seed, value in values.items()}
-                for method, values in self.at_end(found, imbalance).items()
-            }
-            asked = (Comparison("CACR (K = 4)", "CL"), Comparison("CACR (K = 4)", "CMC (K = 4)"))
-            name = "Whole set" if imbalance == "none" else f"{imbalance.capitalize()} imbalance"
-            sentences.append(f"{name}, entropy at the end in hundredths of a nat: {judge(asked, ends)}")
-        return " ".join(sentences).replace(" points", "")
+            where = "" if imbalance == "none" else f", {imbalance}"
+            for method, entropies in self.at_end(found, imbalance).items():
+                values[f"{method}{where}"] = {seed: UNIT * value for seed, value in entropies.items()}
+            asked += [Comparison(f"CACR (K = 4){where}", f"{rival}{where}") for rival in ("CL", "CMC (K = 4)")]
+        return values, asked
 
 
 class EntropyOfCifar100(Entropy):

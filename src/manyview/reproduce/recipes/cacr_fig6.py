@@ -2,6 +2,7 @@
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from manyview.reproduce.closeup import SHOWN, TILES, Weights
 from manyview.reproduce.families import CACR_FAMILY, cacr_run
@@ -77,6 +78,7 @@ class WeightsOfAQuery(Recipe):
             axes.bar(range(1, len(values) + 1), values, color=colour, width=0.9)
             axes.axhline(1 / max(1, len(values)), color="#777", linestyle=":", linewidth=1)
             axes.set(xlabel=words, ylabel="weight")
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
             axes.spines[["top", "right"]].set_visible(False)
         return made
 

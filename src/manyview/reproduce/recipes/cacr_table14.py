@@ -48,6 +48,6 @@ class TimeAgainstK(CostGrid):
         ratio, views = times[most] / times[least], (1 + most) / (1 + least)
         holds = "The claim holds here" if ratio < 0.9 * views else "The claim does not hold here"
         return (
-            f"{holds}: K = {most:g} takes {ratio:.1f} times the time of K = {least:g}, with {views:.1f} times its views. "
+            f"{holds}: K = {most:g} takes {ratio:.1f} times as long as K = {least:g} for {views:.1f} times its views. "
             f"One more positive costs {slope:.3g} ms, none would take {start:.3g} ms (fitted line)."
         )

@@ -82,8 +82,8 @@ class Distributions(Recipe):
             return "Not decided here: one of the two was not run."
         verdict = {True: "The claim holds here.", False: "The claim does not hold here.", None: "Not decided here."}
         return (
-            f"{verdict[difference.supports('above')]} Mean similarity of JCL less MoCo v2, in hundredths: "
-            f"{str(difference).replace(' points', '')}."
+            f"{verdict[difference.supports('above')]} Mean similarity of JCL less MoCo v2, in hundredths, over "
+            f"{difference.seeds} seed{'s' * (difference.seeds > 1)}: {difference}."
         )
 
     def rows_of(self, found: Found, method: str, quantity: str, seed: int | None = None) -> list[Row]:

@@ -1,0 +1,143 @@
+"""Every recipe names runs that can be started, shares those that others need, and has carried its results over."""
+
+import csv
+from pathlib import Path
+
+import pytest
+import tyro
+
+from manyview import presets
+from manyview.config import DataConfig, RunConfig
+from manyview.errors import UserError
+from manyview.flags import parse_config
+from manyview.methods import find as find_method
+from manyview.reproduce import RECIPES, Scale, Setting, find, write_results
+from manyview.reproduce.recipe import Recipe
+from manyview.reproduce.results import sections
+from manyview.reproduce.store import Store
+from manyview.reproduce.training import Training
+
+ROOT = Path(__file__).parents[2]
+EXPECTED = {
+    *("jcl-fig2a", "jcl-fig2b", "jcl-fig2c", "jcl-fig3", "jcl-memory", "jcl-epochs"),
+    *(f"cacr-fig{number}" for number in (3, 4, 5, 6, 7, 8, 9, 10)),
+    *(f"cacr-table{number}" for number in (2, 10, 11, 12, 13, 14, 17, 20)),
+}
+
+
+def trainings(recipe: Recipe, scale: Scale, seed: int = 0) -> list[Training]:
+    jobs = recipe.jobs(Setting(scale, "CIFAR", (seed,)), Store(Path("nowhere"), recipe.name))
+    return [job for job in jobs if isinstance(job, Training)]
+
+
+def test_all_of_the_tables_and_figures_are_there() -> None:
+    assert set(RECIPES) == EXPECTED
+    names = list(RECIPES)
+    assert names.index("cacr-fig9") < names.index("cacr-fig10")
+    with pytest.raises(UserError, match=r"no recipe 'jcl-fig9': choose one of .*jcl-fig2a"):
+        find("jcl-fig9")
+
+
+@pytest.mark.parametrize("scale", ["laptop", "paper"])
+def test_the_flags_of_all_runs_are_those_of_pretrain(scale: Scale) -> None:
+    kinds: dict[tuple[str, ...], tuple[str, ...]] = {}
+    for recipe in RECIPES.values():
+        for job in trainings(recipe, scale):
+            names = tuple(word for word in job.words if word.startswith("--"))
+            kinds[job.words[0], *names] = tuple(word if word != "None" else "1" for word in job.words)
+    assert len(kinds) > 10
+    for words in kinds.values():
+        method = find_method(words[0])
+        blank = presets.paper(method, RunConfig(out=tyro.MISSING), DataConfig(data=tyro.MISSING))
+        config = parse_config(method, [*words[1:], "--data", "scenes", "--out", "x"], blank)
+        assert config.run.seed == 0
+
+
+def test_the_papers_set_ups() -> None:
+    jcl = " ".join(trainings(RECIPES["jcl-fig2a"], "paper")[0].words)
+    for words in (
+        "--backbone resnet18",
+        "--batch-size 128",
+        "--lr 0.1",
+        "--epochs 100",
+        "--temperature 0.2",
+        "--lam 4",
+    ):
+        assert words in jcl
+    cacr = " ".join(trainings(RECIPES["cacr-table2"], "paper")[0].words)
+    assert "--preset paper-cifar" in cacr
+    assert "--epochs 200" in cacr
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED))
+def test_results_hold_every_key(name: str) -> None:
+    recipe = RECIPES[name]
+    for job in recipe.jobs(Setting("laptop", "CIFAR", (0, 1)), Store(Path("nowhere"), name)):
+        assert {*job.keys, "seconds"} <= set(recipe.columns(job.table))
+        assert job.expected_seconds > 0
+
+
+def test_recipes_share_their_runs() -> None:
+    wanted = [
+        next(job.identity for job in trainings(RECIPES[name], "laptop") if job.keys.items() >= keys.items())
+        for name, keys in (
+            ("jcl-fig2a", {"keys": "5"}),
+            ("jcl-fig2b", {"lam": "4"}),
+            ("jcl-fig2c", {"temperature": "0.2"}),
+            ("jcl-epochs", {"method": "jcl", "length": "1"}),
+        )
+    ]
+    assert len(set(wanted)) == 1
+    ablations = [
+        next(job.identity for job in trainings(RECIPES[name], "laptop") if job.keys.items() >= keys.items())
+        for name, keys in (
+            ("cacr-table11", {"variant": "CACR"}),
+            ("cacr-table12", {"t_pos": "1"}),
+            ("cacr-table13", {"k": "4", "t_neg": "0.9"}),
+            ("cacr-table20", {"k": "4", "cost": "euclidean"}),
+            ("cacr-fig3", {"method": "CACR (K = 4)", "imbalance": "none"}),
+            ("cacr-fig9", {"k": "4"}),
+        )
+    ]
+    assert len(set(ablations)) == 1
+
+
+def test_the_final_runs_of_table_2_wait_for_all_trials_and_take_the_best(tmp_path: Path) -> None:
+    recipe, store = RECIPES["cacr-table2"], Store(tmp_path, "cacr-table2")
+    setting = Setting("laptop", "CIFAR", (1,))
+    waiting = [job for job in recipe.jobs(setting, store) if job.waits_for]
+    assert len(waiting) == 10
+    for score, job in enumerate(job for job in recipe.jobs(setting, store) if job.keys["method"] == "CL"):
+        if job.table == "trials":
+            row = {**job.keys, "knn": "1", "linear": f"{50 - (score - 1) ** 2}", "seconds": "1"}
+            store.add(job, recipe.columns("trials"), [row])
+    ready = [job for job in recipe.jobs(setting, store) if not job.waits_for and not job.table]
+    assert [(job.keys["method"], job.keys["lr"]) for job in ready] == [("CL", "0.06")] * 2
+
+
+def test_every_committed_row_of_table_2_is_one_of_the_recipes() -> None:
+    recipe, store = RECIPES["cacr-table2"], Store(ROOT / "results", "cacr-table2")
+    seeds = tuple(sorted({int(row["seed"]) for row in store.rows()}))
+    jobs = recipe.jobs(Setting("laptop", "CIFAR", seeds), store)
+    for table in ("", "trials"):
+        with open(store.path(table), newline="", encoding="utf-8") as file:
+            assert next(csv.reader(file)) == list(recipe.columns(table))
+        matched = [row for job in jobs if job.table == table for row in store.rows_of(job)]
+        assert sorted(map(str, matched)) == sorted(map(str, store.rows(table)))
+    assert len(store.rows("trials")) == 15
+    text = "\n".join(sections(ROOT / "results"))
+    assert all(row["linear"] in text for row in store.rows("trials"))
+
+
+def test_the_page_of_results_is_what_the_files_say(tmp_path: Path) -> None:
+    copy = tmp_path / "RESULTS.md"
+    copy.write_text((ROOT / "docs" / "RESULTS.md").read_text(encoding="utf-8"), encoding="utf-8")
+    write_results(copy, ROOT / "results")
+    assert copy.read_text(encoding="utf-8") == (ROOT / "docs" / "RESULTS.md").read_text(encoding="utf-8")
+
+
+def test_a_page_without_markers_is_refused(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("nothing")
+    with pytest.raises(UserError, match=r"--write-results .*<!-- recipes -->"):
+        write_results(page, ROOT / "results")

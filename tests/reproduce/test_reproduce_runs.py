@@ -1,0 +1,150 @@
+"""Recipes from the command line to their pages: on few small images, with few small steps."""
+
+import io
+import signal
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from manyview import reproduce
+from manyview.cli import main
+from manyview.reproduce.families import jcl_run
+from manyview.reproduce.grid import Grid
+from manyview.reproduce.job import Job
+from manyview.reproduce.setting import Setting
+from manyview.reproduce.training import Training
+from manyview.reproduce.verdict import Comparison
+from tests.running import Command, lines
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """train.tar and test.tar of noise, as CLASS/NAME."""
+    directory = tmp_path_factory.mktemp("data")
+    draws = np.random.default_rng(0)
+    for part, count in (("train", 48), ("test", 24)):
+        with tarfile.open(directory / f"{part}.tar", "w") as tar:
+            for number in range(count):
+                buffer = io.BytesIO()
+                Image.fromarray(draws.integers(0, 256, (32, 32, 3), dtype=np.uint8)).save(buffer, "png")
+                member = tarfile.TarInfo(f"{'ab'[number % 2]}/{number}.png")
+                member.size = buffer.tell()
+                buffer.seek(0)
+                tar.addfile(member, buffer)
+    return str(directory)
+
+
+def words(recipe: str, data: str, out: Path, *more: str) -> list[str]:
+    return ["reproduce", recipe, "--data", data, "--quick", "--threads", "1", "--out", str(out), *more]
+
+
+def test_the_list_shows_every_recipe_with_its_cost(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce", "--list"]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in reproduce.RECIPES)
+    assert "min" in shown
+
+
+@pytest.mark.parametrize("recipe", ["jcl-fig3", "cacr-fig5", "cacr-fig7", "cacr-fig6", "cacr-fig10"])
+def test_a_recipe_leaves_figure_numbers_and_page(
+    recipe: str, data: str, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path_factory.getbasetemp() / "shared"  # recipes that need the same runs take them from each other
+    assert main(words(recipe, data, out)) == 0
+    left = out / "quick" / recipe
+    assert (left / "figure.png").read_bytes().startswith(b"\x89PNG")
+    assert (left / "figure.csv").read_text().startswith("method,")
+    page = (left / "report.html").read_text(encoding="utf-8")
+    assert "A try-out" in page
+    assert "run/report.html" in page
+    assert "Claim:" in capsys.readouterr().out
+
+
+def test_an_interrupted_recipe_goes_on_and_redoes_nothing(data: str, tmp_path: Path) -> None:
+    command = words("jcl-fig3", data, tmp_path, "--steps", "25")
+    jobs = tmp_path / "quick" / "jobs"
+
+    def second_has_begun() -> bool:
+        return len(runs := sorted(jobs.glob("moco-v2*/run"))) == 1 and (
+            (runs[0] / "metrics.jsonl").exists() and len(lines(runs[0])) > 2
+        )
+
+    first = Command(*command, log=tmp_path / "log")
+    first.wait_until(second_has_begun)
+    first.send(signal.SIGINT)
+    assert first.wait() == 128 + signal.SIGINT
+    assert "stopped with 1 of 2 runs done" in (tmp_path / "log").read_text().replace("\n", " ")
+    [done] = jobs.glob("jcl*/run/encoder.safetensors")
+    before = done.stat().st_mtime_ns
+    assert main(command) == 0
+    assert done.stat().st_mtime_ns == before
+    [log] = jobs.glob("moco-v2*/log.txt")
+    assert "resuming" in log.read_text()
+    assert main(command) == 0  # and a third time there is nothing to do
+
+
+class Breaking(Grid):
+    """Three runs, of which one cannot be started."""
+
+    name, where, title, claim, expectation, paper_setup = "breaking", "nowhere", "a test", "none", "none", "none"
+    variables = ("keys",)
+    comparisons = (Comparison("1", "3"),)
+    queue = "100000"
+
+    def runs(self, setting: Setting, seed: int) -> list[Job]:
+        return [self.one(setting, keys, seed) for keys in (1, 2, 3)]
+
+    def one(self, setting: Setting, keys: int, seed: int) -> Training:
+        job = jcl_run(setting, {"keys": str(keys)}, seed, keys=keys)
+        more = ("--queue-size", self.queue) if keys == 2 else ()
+        return Training(job.keys, words=(*job.words, *more), looks=(*job.looks[:1], Zero()), seconds=1.0)
+
+    def label(self, row: Mapping[str, str]) -> str:
+        return row["keys"]
+
+
+class Zero:
+    """In place of the linear classifier, which is not what is tested."""
+
+    name = "zero"
+
+    def __call__(self, run: Path, setting: Setting) -> list[dict[str, str]]:
+        return [{"linear": "0"}]
+
+
+def test_a_failed_run_does_not_lose_the_others(
+    data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = Breaking()
+    monkeypatch.setitem(reproduce.RECIPES, "breaking", recipe)
+    assert main(words("breaking", data, tmp_path)) == 2
+    error = capsys.readouterr().err
+    assert "2 of 3 runs are done" in error
+    assert "--queue-size 100000 exceeds" in error
+    results = tmp_path / "quick" / "results" / "breaking.csv"
+    assert [line.split(",")[0] for line in results.read_text().splitlines()] == ["keys", "1", "3"]
+    page = (tmp_path / "quick" / "breaking" / "report.html").read_text(encoding="utf-8")
+    assert "Not whole: 1 of 3" in page
+    assert "failure.txt" in page
+    monkeypatch.setattr(recipe, "queue", "6", raising=False)
+    assert main(words("breaking", data, tmp_path)) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("done: knn") == 1  # only what was missing
+
+
+@pytest.mark.parametrize(
+    ("more", "complaint"),
+    [
+        (["nothing"], "no recipe 'nothing'"),
+        (["jcl-fig3", "--seeds", "0,x"], "--seeds 0,x is not a list"),
+        (["jcl-fig3", "--steps", "0"], "--steps 0 must be greater"),
+        (["jcl-fig3", "--quick", "--results", "results"], "leave out --results"),
+    ],
+)
+def test_mistakes_are_one_line(more: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce", *more]) == 2
+    assert complaint in capsys.readouterr().err
