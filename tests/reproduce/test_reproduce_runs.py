@@ -6,24 +6,25 @@ import signal
 import tarfile
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
+from rich.console import Console
+from running import Command
 
 from manyview import reproduce
 from manyview.cli import main
+from manyview.errors import UserError
 from manyview.evaluate import Knn
 from manyview.reproduce.closeup import Map
-from manyview.reproduce.families import jcl_run
 from manyview.reproduce.grid import Grid
-from manyview.reproduce.job import Job
+from manyview.reproduce.job import Job, Row
 from manyview.reproduce.looks import Accuracy, AccuracyCurve, EntropyCurve, HeldOut
 from manyview.reproduce.setting import Setting
-from manyview.reproduce.training import Training
 from manyview.reproduce.verdict import Comparison
-from tests.running import Command
 
 ROLES = {"query": 1, "positive": 4, "negative": 23}
 
@@ -89,7 +90,7 @@ def look_at_the_run(data: str, run: Path) -> None:
 
 
 def test_an_interrupted_recipe_goes_on_and_redoes_nothing(data: str, tmp_path: Path) -> None:
-    command = words("jcl-fig3", data, tmp_path, "--steps", "30")
+    command = words("jcl-fig3", data, tmp_path, "--steps", "12")
     jobs = tmp_path / "quick" / "jobs"
     first = Command(*command, log=tmp_path / "log")
     first.wait_until(lambda: any(jobs.glob("moco-v2*/run/checkpoints/step-00000000.pt")))
@@ -105,53 +106,66 @@ def test_an_interrupted_recipe_goes_on_and_redoes_nothing(data: str, tmp_path: P
     assert main(command) == 0  # and a third time there is nothing to do
 
 
+@dataclass(frozen=True)
+class Brittle(Job):
+    """Does nothing but fail, as long as its recipe is broken."""
+
+    error: Exception | None = field(kw_only=True, compare=False)
+
+    @property
+    def identity(self) -> str:
+        return f"brittle {self.keys}"
+
+    @property
+    def expected_seconds(self) -> float:
+        return 1.0
+
+    def perform(self, directory: Path, setting: Setting, console: Console) -> list[Row]:
+        if self.error is not None:
+            raise self.error
+        return [{**self.keys, "knn": "40", "linear": "50", "seconds": "1"}]
+
+
 class Breaking(Grid):
-    """Two runs, of which the first cannot be started."""
+    """Three runs; a user's mistake and a fault of ours in the first two."""
 
     name, where, title, claim, expectation, paper_setup = "breaking", "nowhere", "a test", "none", "none", "none"
     variables = ("keys",)
-    comparisons = (Comparison("2", "1"),)
-    queue = "100000"
+    comparisons = (Comparison("3", "1"),)
+
+    def __init__(self, errors: Mapping[int, Exception]) -> None:
+        self.errors = errors
 
     def runs(self, setting: Setting, seed: int) -> list[Job]:
-        return [self.one(setting, keys, seed) for keys in (1, 2)]
-
-    def one(self, setting: Setting, keys: int, seed: int) -> Training:
-        job = jcl_run(setting, {"keys": str(keys)}, seed, keys=keys)
-        more = ("--queue-size", self.queue) if keys == 1 else ()
-        return Training(job.keys, words=(*job.words, *more), looks=(*job.looks[:1], Zero()), seconds=1.0)
+        return [
+            Brittle({"keys": str(keys), "seed": str(seed), "steps": "4"}, error=self.errors.get(keys))
+            for keys in (1, 2, 3)
+        ]
 
     def label(self, row: Mapping[str, str]) -> str:
         return row["keys"]
 
 
-class Zero:
-    """In place of the linear classifier, which is not what is tested."""
-
-    name = "zero"
-
-    def __call__(self, run: Path, setting: Setting) -> list[dict[str, str]]:
-        return [{"linear": "0"}]
-
-
 def test_a_failed_run_does_not_lose_the_others(
     data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    recipe = Breaking()
-    monkeypatch.setitem(reproduce.RECIPES, "breaking", recipe)
+    broken = Breaking({1: UserError("--lr 9 is too much: use 0.1"), 2: ZeroDivisionError("ours")})
+    monkeypatch.setitem(reproduce.RECIPES, "breaking", broken)
     assert main(words("breaking", data, tmp_path)) == 2
     error = capsys.readouterr().err
-    assert "1 of 2 runs are done" in error
-    assert "--queue-size 100000 exceeds" in error
+    assert "1 of 3 runs are done" in error
+    assert "--lr 9 is too much" in error
+    assert "ZeroDivisionError: ours (traceback in " in error
     results = tmp_path / "quick" / "results" / "breaking.csv"
-    assert [line.split(",")[0] for line in results.read_text().splitlines()] == ["keys", "2"]
+    assert [line.split(",")[0] for line in results.read_text().splitlines()] == ["keys", "3"]
     page = (tmp_path / "quick" / "breaking" / "report.html").read_text(encoding="utf-8")
-    assert "Not whole: 1 of 2" in page
-    assert "failure.txt" in page
-    monkeypatch.setattr(recipe, "queue", "6", raising=False)
+    assert "Not whole: 2 of 3" in page
+    assert page.count("why it failed") == 2
+    assert any("ZeroDivisionError" in path.read_text() for path in tmp_path.rglob("failure.txt"))
+    monkeypatch.setitem(reproduce.RECIPES, "breaking", Breaking({}))
     assert main(words("breaking", data, tmp_path)) == 0
-    shown = capsys.readouterr().out
-    assert shown.count("done: knn") == 1  # only what was missing
+    assert capsys.readouterr().out.count("done: knn") == 2  # only what was missing
+    assert not list(tmp_path.rglob("failure.txt"))
 
 
 @pytest.mark.parametrize(

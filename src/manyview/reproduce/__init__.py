@@ -1,5 +1,6 @@
 """Tables and figures of the papers as recipes: what to run, what the paper got, what we got."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -38,6 +39,7 @@ def cost(recipe: Recipe) -> str:
 
 def reproduce(recipe: Recipe, setting: Setting, out: Path, results: Path, console: Console) -> Path:
     """Runs what is left of a recipe, then writes figure, table and page; returns the page."""
+    setting = setting if recipe.takes_images else replace(setting, data="")
     store = Store(results, recipe.name, setting.suffix)
     announce(recipe, setting, out, store, console)
     try:
@@ -71,9 +73,8 @@ def announce(recipe: Recipe, setting: Setting, out: Path, store: Store, console:
     jobs = recipe.jobs(setting, store)
     left = [job for job in jobs if not store.rows_of(job)]
     console.print(f"[bold]{recipe.name}[/]: {escape(recipe.where)}. {escape(recipe.title)}")
-    budget = (
-        f"{len(jobs)} runs on {setting.data}, seeds {', '.join(map(str, setting.seeds))}; {len(jobs) - len(left)} done"
-    )
+    data, seeds = f" on {setting.data}" if setting.data else "", ", ".join(map(str, setting.seeds))
+    budget = f"{len(jobs)} runs{data}, seeds {seeds}; {len(jobs) - len(left)} done"
     if setting.scale == "laptop" and not setting.quick and setting.steps is None:
         budget += f", about {duration(sum(job.expected_seconds for job in left))} to go on two quiet cores"
     if setting.scale == "paper":

@@ -19,6 +19,7 @@ __all__ = ["CostGrid", "mean"]
 class CostGrid(Recipe):
     """Each seed is one more repetition, in processes of their own."""
 
+    takes_images = False
     measured: ClassVar[tuple[str, str, float]]
     """Column, its name with the unit that it is shown in, and that unit in the column's own."""
     x: ClassVar[str]
@@ -62,7 +63,8 @@ class CostGrid(Recipe):
             if (method, positives) in self.paper:
                 theirs.setdefault(method, {})[float(positives)] = self.paper[method, positives]
         curves(axes, [Curve(*line) for line in lines.items()], x=self.x, y=self.measured[1], paper=theirs)
-        axes.set_ylim(bottom=0)
+        for each in made.axes:  # also that of the paper's points
+            each.set_ylim(bottom=0)
         return made
 
 

@@ -35,7 +35,8 @@ def render(recipe: Recipe, found: Found, outcome: Outcome, picture: bytes, *, ou
 
 def _header(recipe: Recipe, found: Found, outcome: Outcome, links: Markup) -> Markup:
     setting = found.setting
-    facts = f"{setting.scale} scale · {setting.data} · seeds {', '.join(map(str, setting.seeds))}"
+    seeds = ", ".join(map(str, setting.seeds))
+    facts = " · ".join([f"{setting.scale} scale", *([setting.data] if setting.data else []), f"seeds {seeds}"])
     warning = Markup()
     if not outcome.whole:
         left = len(outcome.jobs) - len(outcome.done)

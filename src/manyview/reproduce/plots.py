@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 __all__ = ["COLOURS", "Curve", "bars", "curves", "figure", "histograms"]
 
@@ -38,7 +39,6 @@ def curves(
     y: str,
     title: str = "",
     paper: Mapping[str, Mapping[float, float]] | None = None,
-    logarithmic: bool = False,
     evenly: bool = False,
 ) -> None:
     """Lines through the means, bands from the least to the most. The `paper`'s points have an axis of their own on the
@@ -54,8 +54,8 @@ def curves(
         axes.fill_between(at, low, high, color=colour, alpha=0.18, linewidth=0)
     if evenly:
         axes.set_xticks(range(len(places)), [f"{value:g}" for value in places])
-    if logarithmic:
-        axes.set_xscale("log")
+    elif all(value.is_integer() for value in places):
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(xlabel=x, ylabel=y, title=title)
     if paper:
         _paper_points(axes, paper, where)
@@ -70,10 +70,10 @@ def _paper_points(axes: Axes, paper: Mapping[str, Mapping[float, float]], where:
     right.set_ylabel("the paper's", color=PAPER)
     for marker, (name, points) in zip("sD^vP*", paper.items(), strict=False):
         known = [value for value in sorted(points) if value in where]
-        right.plot([where[v] for v in known], [points[v] for v in known], color=PAPER, marker=marker, markersize=4,
-                   linestyle=":", label=name)  # fmt: skip
-    if len(paper) > 1:
-        right.legend(frameon=False, fontsize=7, labelcolor=PAPER, loc="lower right")
+        places, values = [where[value] for value in known], [points[value] for value in known]
+        right.plot(places, values, color=PAPER, marker=marker, markersize=4, linestyle=":")
+        if len(paper) > 1 and known:
+            right.annotate(name, (places[0], values[0]), (4, 5), textcoords="offset points", fontsize=7, color=PAPER)
 
 
 def bars(

@@ -51,6 +51,9 @@ class Recipe(ABC):
     paper_setup: ClassVar[str]
     """What `--scale paper` runs, in a few words."""
 
+    takes_images: ClassVar[bool] = True
+    """False where steps are weighed on images made up for it: then `--data` plays no part."""
+
     @abstractmethod
     def columns(self, table: str = "") -> tuple[str, ...]:
         """Of the file of results."""

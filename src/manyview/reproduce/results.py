@@ -58,10 +58,10 @@ def section(recipe: Recipe, words: str, setting: Setting, results: Path) -> str 
     if not found.rows or not any(found.rows.values()):
         return None
     took = sum(float(store.rows_of(job)[0]["seconds"]) for job in jobs if store.rows_of(job))
-    data = setting.data
+    data = f" --data {setting.data}" if recipe.takes_images else ""
     scale = "" if setting.scale == "laptop" else " --scale paper"
     asked = ",".join(map(str, seeds)) or "0"
-    command = f"manyview reproduce {recipe.name}{scale} --data {data} --seeds {asked} --results results"
+    command = f"manyview reproduce {recipe.name}{scale}{data} --seeds {asked} --results results"
     parts = [
         f"### {recipe.title} ({recipe.where}){words}",
         f"```\n{command}\n```",

@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from manyview.errors import UserError
+from manyview.pretrain import Stopped
 from manyview.reproduce.job import Job, alone, place
 from manyview.reproduce.recipe import Recipe
 from manyview.reproduce.setting import Setting
@@ -77,6 +78,8 @@ def perform(
         store.add(job, recipe.columns(job.table), rows)
         if not store.rows_of(job):
             raise RuntimeError(f"{recipe.name} found nothing that its results would hold")
+    except Stopped:
+        raise
     except UserError as error:
         reason.write_text(f"{error}\n", encoding="utf-8")
         outcome.failed[str(job)] = str(error)

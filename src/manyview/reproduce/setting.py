@@ -1,6 +1,6 @@
 """At which scale, on which images and with which seeds a recipe is run."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -39,6 +39,3 @@ class Setting:
     def suffix(self) -> str:
         """Of files of results, whose figures must not be mixed with others."""
         return ("-paper" if self.scale == "paper" else "") + ("-scenes" if self.data.startswith("scenes") else "")
-
-    def at(self, seed: int) -> "Setting":
-        return replace(self, seeds=(seed,))

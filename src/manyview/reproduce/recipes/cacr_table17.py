@@ -61,7 +61,8 @@ class TimeInMoCo(CostGrid):
         ours = {f"{name} (K = {count})": values for (name, count), values in self.values(found).items()}
         theirs = {f"{name} (K = {count})": value for (name, count), value in self.paper.items()}
         bars(axes, {"ours": ours}, y=self.measured[1], paper={"ours": theirs})
-        axes.set_ylim(bottom=0)
+        for each in made.axes:  # also that of the paper's points
+            each.set_ylim(bottom=0)
         return made
 
     def verdict(self, found: Found) -> str:

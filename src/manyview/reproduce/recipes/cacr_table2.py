@@ -132,6 +132,7 @@ class Imbalance(Recipe):
             imbalance: {
                 method: [float(r["linear"]) for r in found[""] if (r["method"], r["imbalance"]) == (method, imbalance)]
                 for method in PAPER
+                if any(row["method"] == method for row in found[""])
             }
             for imbalance in IMBALANCES
             if any(row["imbalance"] == imbalance for row in found[""])
@@ -159,7 +160,9 @@ class Imbalance(Recipe):
                 values[f"loss of {method}{where}"] = {s: values[method][s] - values[method + where][s] for s in kept}
             if any(values[method + where] for method in PAPER):
                 asked += [Comparison(first + where, second + where) for first, second in ORDER]
-                asked += [Comparison(f"loss of {m}{where}", f"loss of CACR (K = 4){where}") for m in ("CL",) if where]
+            if where and any(values[method + where] for method in PAPER):
+                loss = f"loss of CACR (K = 4){where}"
+                asked += [Comparison(f"loss of {rival}{where}", loss) for rival in ("CL", "HN-CL", "CMC (K = 4)")]
         return asked, values
 
 
