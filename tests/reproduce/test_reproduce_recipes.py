@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[2]
 PARTS = ("query", *["positive"] * 4, *["negative"] * 9)
 EXPECTED = {
     *("jcl-fig2a", "jcl-fig2b", "jcl-fig2c", "jcl-fig3", "jcl-memory", "jcl-epochs"),
+    *(f"cmc-{name}" for name in ("fig4", "fig5", "fig6", "table1", "table4", "table5")),
     *(f"cacr-fig{number}" for number in (3, 4, 5, 6, 7, 8, 9, 10)),
     *(f"cacr-table{number}" for number in (2, 10, 11, 12, 13, 14, 17, 20)),
 }

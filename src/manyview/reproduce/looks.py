@@ -14,7 +14,6 @@ from manyview.reproduce.checkpoints import encoders_of
 from manyview.reproduce.job import Row
 from manyview.reproduce.setting import Setting
 from manyview.setup import build_augment, pick_device
-from manyview.views import recipe
 
 __all__ = ["Accuracy", "AccuracyCurve", "EntropyCurve", "HeldOut", "place_in_run", "tested_images"]
 
@@ -28,14 +27,16 @@ class Accuracy:
     column: str
     protocol: Protocol
     batch_size: int = 256
+    views: tuple[str, ...] = ()
+    """Of an encoder with a network for each view, only these."""
 
     @property
     def name(self) -> str:
-        return f"{self.column}-{type(self.protocol).__name__.lower()}"
+        return "-".join((self.column, type(self.protocol).__name__.lower(), *self.views))
 
     def __call__(self, run: Path, setting: Setting) -> list[Row]:
         [record] = evaluate(
-            run, self.protocol, setting.train, setting.test, random=False, batch_size=self.batch_size,
+            run, self.protocol, setting.train, setting.test, views=self.views, random=False, batch_size=self.batch_size,
             workers=setting.workers, device=pick_device(setting.device), progress=False,
         )  # fmt: skip
         return [{self.column: _percent(record["top1"])}]
@@ -100,8 +101,8 @@ class AccuracyCurve:
         return list(self._rows(run, setting))
 
     def _rows(self, run: Path, setting: Setting) -> Iterator[Row]:
-        _, config = saved_config(run)
-        look = recipe(config.views.augment)
+        method, config = saved_config(run)
+        look = build_augment(method, config)
         path = run.parent / "encoder-then.safetensors"
         for step, encoder in encoders_of(run):
             save_backbone(path, encoder, image_size=config.views.image_size, mean=look.mean, std=look.std)

@@ -62,7 +62,7 @@ def carry_on(words: tuple[str, ...], run: Path, setting: Setting, console: Conso
         return
     if any((run / "checkpoints").glob("step-*.pt")):
         method, config = saved_config(run)
-        resume(run, method, config, open_training(config), console)
+        resume(run, method, config, open_training(method, config), console)
         return
     shutil.rmtree(run, ignore_errors=True)  # it ended before there was anything to go on from
     method = find(words[0])

@@ -1,0 +1,81 @@
+"""CMC, Fig. 5 (left): accuracy against the information that two views of the colours share."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from matplotlib.figure import Figure
+from torch.nn import functional as F
+
+from manyview.data import open_source
+from manyview.diagnose import estimate_mutual_information
+from manyview.reproduce.cmc_grid import REMARK, CmcGrid, cmc_looks, cmc_run
+from manyview.reproduce.job import Job, Row
+from manyview.reproduce.plots import figure
+from manyview.reproduce.recipe import Found
+from manyview.reproduce.setting import Setting
+from manyview.reproduce.verdict import Comparison
+from manyview.views.colourspaces import SPLITS, split
+
+__all__ = ["Information"]
+
+SPACES = {"lab": "{L, ab}", "hsv": "{H, SV}", "rgb": "{R, GB}"}
+IMAGES, SIDE = 10_000, 8
+
+
+@dataclass(frozen=True)
+class SharedInformation:
+    """By MINE, of the two views of images reduced to 8×8 pixels: a critic of larger ones learns them by heart."""
+
+    space: str
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return f"mine-{self.space}-{self.seed}"
+
+    def __call__(self, run: Path, setting: Setting) -> list[Row]:
+        source = open_source(setting.train)
+        index = torch.arange(min(len(source), 64 if setting.quick else IMAGES))
+        images = F.adaptive_avg_pool2d(source.batch(index) / 255, (SIDE, SIDE))
+        one, other = split(images, self.space).values()
+        steps = 20 if setting.quick else 2000
+        return [{"information": f"{estimate_mutual_information(one, other, seed=self.seed, steps=steps):.4f}"}]
+
+
+class Information(CmcGrid):
+    name = "cmc-fig5"
+    where = "CMC, Fig. 5 (left)"
+    title = "Accuracy against the mutual information of the two views of a colour space"
+    claim = "The less the two views of a colour space share, the better the representation: RGB shares most."
+    expectation = "RGB shares most by far, and gives the worst representation."
+    remarks = (
+        f"{REMARK} Mutual information by MINE, of images reduced to 8×8 pixels. The figure's values are not printed."
+    )
+    paper_setup = "ImageNet-100, ResNet-50 for each view, 200 epochs, all twelve splits"
+    variables = ("space",)
+    comparisons = (Comparison("{L, ab}", "{R, GB}"), Comparison("{H, SV}", "{R, GB}"))
+
+    def columns(self, table: str = "") -> tuple[str, ...]:
+        return (*self.variables, "seed", "steps", "information", "knn", "linear", "seconds")
+
+    def runs(self, setting: Setting, seed: int) -> list[Job]:
+        spaces = SPACES if setting.scale == "laptop" else SPLITS
+        return [
+            cmc_run(setting, {"space": space}, seed, space, looks=(SharedInformation(space, seed), *cmc_looks(setting)))
+            for space in spaces
+        ]
+
+    def label(self, row: Mapping[str, str]) -> str:
+        return SPACES.get(row["space"], row["space"])
+
+    def draw(self, found: Found) -> Figure:
+        made, [axes] = figure()
+        for label, rows in self.setups(found).items():
+            x, y = ([float(row[name]) for row in rows] for name in ("information", "linear"))
+            axes.scatter(x, y, label=label)
+        axes.set_xlabel("mutual information of the views, by MINE, nats")
+        axes.set_ylabel("linear accuracy, %")
+        axes.legend()
+        return made
