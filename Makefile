@@ -15,13 +15,13 @@ test: lint
 	$(BIN)/pytest --numprocesses 2 --dist loadfile
 
 lint: .venv/installed
-	$(BIN)/ruff check src tests bench experiments
-	$(BIN)/ruff format --check src tests bench experiments
+	$(BIN)/ruff check src tests bench
+	$(BIN)/ruff format --check src tests bench
 	$(BIN)/mypy
 
 format: .venv/installed
-	$(BIN)/ruff check --fix src tests bench experiments
-	$(BIN)/ruff format src tests bench experiments
+	$(BIN)/ruff check --fix src tests bench
+	$(BIN)/ruff format src tests bench
 
 bench: .venv/bench-installed
 	$(BIN)/python -m bench

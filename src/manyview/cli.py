@@ -412,9 +412,9 @@ class ReproduceArgs:
     """Show the recipes with their cost, and do nothing."""
     scale: Literal["laptop", "paper"] = "laptop"
     """`laptop`: small runs with `tiny`, minutes each; `paper`: the paper's own set-up, for a machine with GPUs."""
-    data: str = "scenes"
+    data: str | None = None
     """Labelled images: anything that `pretrain --data` takes, or a directory of train.tar and test.tar. The laptop's
-    budgets are made for CIFAR-10."""
+    budgets are made for CIFAR-10; without this flag it takes `scenes`."""
     seeds: str = "0"
     """Seeds with commas between, as 0,1,2: three or more give intervals."""
     out: Path = Path("runs/reproduce")
@@ -454,12 +454,21 @@ def reproduce_command(words: list[str]) -> None:
         raise UserError("--quick makes figures that mean nothing: leave out --results")
     if args.steps is not None and args.steps < 1:
         raise UserError(f"--steps {args.steps} must be greater than 0")
+    recipe = reproduce.find(args.recipe)
+    if args.scale == "paper" and args.data is None and recipe.takes_images:
+        raise UserError(f"--scale paper needs --data with the paper's images ({recipe.paper_setup})")
     torch.set_num_threads(args.threads)
     setting = reproduce.Setting(
-        args.scale, args.data, seed_numbers(args.seeds), steps=args.steps, quick=args.quick, device=args.device,
-        workers=args.workers, threads=args.threads,
-    )  # fmt: skip
-    reproduce.reproduce(reproduce.find(args.recipe), setting, out, results, console)
+        args.scale,
+        args.data or "scenes",
+        seed_numbers(args.seeds),
+        steps=args.steps,
+        quick=args.quick,
+        device=args.device,
+        workers=args.workers,
+        threads=args.threads,
+    )
+    reproduce.reproduce(recipe, setting, out, results, console)
 
 
 def seed_numbers(text: str) -> tuple[int, ...]:

@@ -168,6 +168,14 @@ def test_a_failed_run_does_not_lose_the_others(
     assert not list(tmp_path.rglob("failure.txt"))
 
 
+def test_figures_of_one_set_are_not_called_those_of_another(
+    data: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["reproduce", "cacr-fig4", "--data", data, "--out", str(tmp_path)]) == 2
+    assert "about a set of 100 classes" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     ("more", "complaint"),
     [
@@ -175,6 +183,7 @@ def test_a_failed_run_does_not_lose_the_others(
         (["jcl-fig3", "--seeds", "0,x"], "--seeds 0,x is not a list"),
         (["jcl-fig3", "--steps", "0"], "--steps 0 must be greater"),
         (["jcl-fig3", "--quick", "--results", "results"], "leave out --results"),
+        (["jcl-fig3", "--scale", "paper"], "--scale paper needs --data with the paper's images (ImageNet-100"),
     ],
 )
 def test_mistakes_are_one_line(more: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:

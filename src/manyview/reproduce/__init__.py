@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Grid
 
+from manyview.data import open_source
 from manyview.errors import UserError
 from manyview.pretrain import Stopped
 from manyview.reproduce.job import place
@@ -41,6 +42,7 @@ def reproduce(recipe: Recipe, setting: Setting, out: Path, results: Path, consol
     """Runs what is left of a recipe, then writes figure, table and page; returns the page."""
     setting = setting if recipe.takes_images else replace(setting, data="")
     store = Store(results, recipe.name, setting.suffix)
+    check_images(recipe, setting)
     announce(recipe, setting, out, store, console)
     try:
         outcome = carry_out(recipe, setting, out, store, console)
@@ -68,6 +70,18 @@ def reproduce(recipe: Recipe, setting: Setting, out: Path, results: Path, consol
     return page
 
 
+def check_images(recipe: Recipe, setting: Setting) -> None:
+    """A recipe of another set must not be filled with figures of this one."""
+    if recipe.classes is None or setting.quick:
+        return
+    classes = len(open_source(setting.train).classes)
+    if classes != recipe.classes:
+        raise UserError(
+            f"{recipe.name} is about a set of {recipe.classes} classes, and --data {setting.data} has {classes}: name "
+            "another one, or another recipe"
+        )
+
+
 def announce(recipe: Recipe, setting: Setting, out: Path, store: Store, console: Console) -> None:
     """The budget, before anything starts."""
     jobs = recipe.jobs(setting, store)
@@ -75,7 +89,7 @@ def announce(recipe: Recipe, setting: Setting, out: Path, store: Store, console:
     console.print(f"[bold]{recipe.name}[/]: {escape(recipe.where)}. {escape(recipe.title)}")
     data, seeds = f" on {setting.data}" if setting.data else "", ", ".join(map(str, setting.seeds))
     budget = f"{len(jobs)} runs{data}, seeds {seeds}; {len(jobs) - len(left)} done"
-    if setting.scale == "laptop" and not setting.quick and setting.steps is None:
+    if setting.as_planned:
         budget += f", about {duration(sum(job.expected_seconds for job in left))} to go on two quiet cores"
     if setting.scale == "paper":
         budget += f"; the paper's set-up: {recipe.paper_setup}"

@@ -1,6 +1,7 @@
 """Recipes that draw a number against the course of the training."""
 
 from abc import abstractmethod
+from dataclasses import replace
 from typing import ClassVar
 
 from manyview.reproduce.families import CACR_FAMILY, cacr_family, cacr_run
@@ -9,7 +10,7 @@ from manyview.reproduce.plots import Curve
 from manyview.reproduce.recipe import Found, Recipe, Table
 from manyview.reproduce.setting import Setting
 from manyview.reproduce.store import Store
-from manyview.reproduce.training import Look
+from manyview.reproduce.training import Look, Training
 from manyview.reproduce.verdict import spread
 
 __all__ = ["CurveGrid"]
@@ -21,6 +22,8 @@ class CurveGrid(Recipe):
     imbalances: ClassVar[tuple[str, ...]] = ("none",)
     augment: ClassVar[str] = "cifar"
     column: ClassVar[str]
+    looking: ClassVar[float] = 10.0
+    """Seconds that the looks at one run take."""
     digits: ClassVar[int] = 1
 
     @abstractmethod
@@ -28,12 +31,18 @@ class CurveGrid(Recipe):
 
     def jobs(self, setting: Setting, store: Store) -> list[Job]:
         return [
-            cacr_run(setting, {"method": method, "imbalance": imbalance}, seed, CACR_FAMILY[method],
-                     imbalance=imbalance, looks=(self.look(setting),), augment=self.augment)
+            self.one(setting, method, imbalance, seed)
             for seed in setting.seeds
             for imbalance in self.imbalances
             for method in cacr_family(setting)
-        ]  # fmt: skip
+        ]
+
+    def one(self, setting: Setting, method: str, imbalance: str, seed: int) -> Training:
+        keys, look = {"method": method, "imbalance": imbalance}, self.look(setting)
+        run = cacr_run(
+            setting, keys, seed, CACR_FAMILY[method], imbalance=imbalance, looks=(look,), augment=self.augment
+        )
+        return replace(run, seconds=run.seconds + self.looking)
 
     def at_end(self, found: Found, imbalance: str) -> dict[str, dict[int, float]]:
         """The last value of each curve, by method and seed."""

@@ -54,6 +54,9 @@ class Recipe(ABC):
     takes_images: ClassVar[bool] = True
     """False where steps are weighed on images made up for it: then `--data` plays no part."""
 
+    classes: ClassVar[int | None] = None
+    """Of the set that it is about, where it cannot be another."""
+
     @abstractmethod
     def columns(self, table: str = "") -> tuple[str, ...]:
         """Of the file of results."""

@@ -41,7 +41,7 @@ class Outcome:
 
 def carry_out(recipe: Recipe, setting: Setting, out: Path, store: Store, console: Console) -> Outcome:
     """All that can be done; what was done before is not done again."""
-    outcome, clock = Outcome(), Clock()
+    outcome, clock = Outcome(), Clock(trusted=setting.as_planned)
     while True:
         outcome.jobs = recipe.jobs(setting, store)  # anew each time: some are known only when others are done
         outcome.done = [job for job in outcome.jobs if store.rows_of(job)]
@@ -61,7 +61,7 @@ def carry_out(recipe: Recipe, setting: Setting, out: Path, store: Store, console
                 continue
             number = f"run {len(outcome.done) + len(outcome.failed) + 1} of {len(outcome.jobs)}"
             later = [each for each in outcome.jobs if each.waits_for]
-            console.print(f"{number}: {job}  (about {clock.left([*left, *later])} to go)", highlight=False)
+            console.print(f"{number}: {job}  ({clock.left([*left, *later])})", highlight=False)
             with clock.timing(job):
                 perform(recipe, job, directory, setting, store, outcome, console)
 
@@ -107,8 +107,9 @@ def chatter(directory: Path, console: Console) -> Iterator[Console]:
 class Clock:
     """How long the rest will take, judged by how this machine has done so far."""
 
-    def __init__(self) -> None:
-        self.expected = self.spent = 0.0
+    def __init__(self, *, trusted: bool) -> None:
+        """`trusted` are expectations that are meant for such runs, at least before there is anything better."""
+        self.trusted, self.expected, self.spent = trusted, 0.0, 0.0
 
     @contextmanager
     def timing(self, job: Job) -> Iterator[None]:
@@ -118,8 +119,10 @@ class Clock:
         self.expected += job.expected_seconds
 
     def left(self, jobs: list[Job]) -> str:
+        if not self.expected and not self.trusted:
+            return "time to go not known yet"
         pace = self.spent / self.expected if self.expected else 1.0
-        return duration(pace * sum(job.expected_seconds for job in jobs))
+        return f"about {duration(pace * sum(job.expected_seconds for job in jobs))} to go"
 
 
 def duration(seconds: float) -> str:

@@ -36,6 +36,11 @@ class Setting:
         return all((Path(self.data) / f"{part}.tar").is_file() for part in ("train", "test"))
 
     @property
+    def as_planned(self) -> bool:
+        """Whether the runs are as long as the laptop's recipes say, for which times are known."""
+        return self.scale == "laptop" and not self.quick and self.steps is None
+
+    @property
     def suffix(self) -> str:
         """Of files of results, whose figures must not be mixed with others."""
         return ("-paper" if self.scale == "paper" else "") + ("-scenes" if self.data.startswith("scenes") else "")

@@ -33,6 +33,7 @@ class Efficiency(CurveGrid):
     )
     paper_setup = "CIFAR-10, AlexNet, 200 epochs (C.1)"
     column = "linear"
+    looking = 180.0
 
     def columns(self, table: str = "") -> tuple[str, ...]:
         return ("method", "imbalance", "seed", "steps", "step", "epoch", "linear", "seconds")

@@ -92,6 +92,7 @@ class EntropyOfCifar100(Entropy):
     paper_setup = "CIFAR-100, AlexNet, 200 epochs (C.1)"
     remarks = f"Give it CIFAR-100 (--data cifar100:DIR). {REMARKS}"
     augment = "cifar100"
+    classes = 100
 
 
 class EntropyExponential(Entropy):
