@@ -28,7 +28,7 @@ from manyview.evaluate import (
 
 torch.set_num_threads(1)
 FIELDS = {
-    *("protocol", "encoder", "layer", "data", "test_data", "preprocess", "settings", "seconds"),
+    *("protocol", "encoder", "layer", "views", "data", "test_data", "preprocess", "settings", "seconds"),
     *("top1", "top1_interval", "top5", "top5_interval", "train_samples", "test_samples", "classes", "unreadable"),
     "train_top1",
 }

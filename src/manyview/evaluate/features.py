@@ -19,6 +19,7 @@ from manyview.data.loader import read_ahead
 from manyview.data.source import Source, Unreadable, cache_directory, track
 from manyview.encoders import FrozenEncoder
 from manyview.errors import UserError
+from manyview.stack import channels_of
 
 __all__ = ["Features", "Preparation", "checksum", "extract", "extract_layers", "frozen", "probe_features"]
 
@@ -135,7 +136,11 @@ def _gather(
     if batch_size < 1:
         raise UserError(f"batch size {batch_size} holds no image: use --batch-size 256")
     encoder.to(device)
-    source = source.showing(encoder.card.planes)
+    source, channels = source.showing(encoder.card.planes), encoder.card.in_channels
+    if channels != channels_of(source.planes):
+        raise UserError(
+            f"this encoder takes {channels} channels, not the {channels_of(source.planes)} of {source.name}'s images"
+        )
     prepare = Preparation(source.size, encoder.image_size)
     parts = torch.split(torch.arange(len(source)), batch_size)
     batches = read_ahead(_Read(source, prepare), parts, workers)  # forked before the progress bar has a thread
