@@ -100,7 +100,7 @@ def resume(run: Path, kind: type[Method], config: AnyConfig, source: Source, con
     parts.optimizer.load_state_dict(state["optimizer"])
     parts.scaler.load_state_dict(state["scaler"])
     start = int(state["step"])
-    console.print(f"resuming {run} at step {start} of {parts.steps}")
+    console.print(f"resuming {run} at step {start} of {parts.steps}", soft_wrap=True)
     return finish(run, config, source, parts, start=start, console=console)
 
 

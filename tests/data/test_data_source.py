@@ -70,6 +70,7 @@ def test_the_description_is_plain_data() -> None:
         "samples": 2,
         "size": [2, 2],
         "fingerprint": "a-bb",
+        "planes": [],
         "classes": ["", "a", "b", "c"],
         "class_counts": [0, 1, 1, 0],
     }
