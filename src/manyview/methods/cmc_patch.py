@@ -105,7 +105,10 @@ class PatchHeads(nn.Module):
         assert isinstance(towers, Towers)
         first = next(iter(towers.networks.values()))
         known = [name for name, _ in first.named_children()]
-        self.layer = layer or next((name for name in EARLY if name in known), known[len(known) // 3])
+        early = layer or next((name for name in EARLY if name in known), None)
+        if early is None:
+            raise UserError(f"--layer is needed to say which positions are patches: take some of {', '.join(known)}")
+        self.layer = early
         self.heads = nn.ModuleList()
         for network, channels in zip(towers.networks.values(), towers.channels, strict=True):
             network.eval()

@@ -68,16 +68,13 @@ class RandPlan(NamedTuple):
     operation: Tensor  # (…, operations) numbers in `OPERATIONS`
     backwards: Tensor  # (…, operations) bool: with the magnitude negated
 
-    def view(self, number: int) -> "RandPlan":
-        """Of one view."""
-        return RandPlan(self.operation[:, number], self.backwards[:, number])
-
 
 class RandAugment:
     """`operations` of the 14 operations, drawn with replacement. Images that draw the same one are worked on together.
 
     augment = RandAugment(operations=2, magnitude=9, seed=0)
-    images = augment.apply(images, augment.plan(index, epoch, views=1).view(0))
+    plan = augment.plan(index, epoch, views=1)
+    images = augment.apply(images, RandPlan(*(field[:, 0] for field in plan)))
     """
 
     def __init__(self, *, operations: int = 2, magnitude: int = 9, seed: int) -> None:
