@@ -180,7 +180,7 @@ def imbalanced(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_an_imbalanced_run_tells_and_keeps_its_class_counts(
     imbalanced: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source = manyview.data.imbalanced(manyview.data.open_source("scenes:200"), "exponential", ratio=10, seed=3)
+    source = manyview.data.partsd(manyview.data.open_source("scenes:200"), "exponential", ratio=10, seed=3)
     data = json.loads((imbalanced / "config.json").read_text())["data"]
     assert data["class_counts"] == source.class_counts
     assert min(source.class_counts) < 0.2 * max(source.class_counts)

@@ -20,7 +20,7 @@ from manyview import checkpoint, distributed
 from manyview.atomic import replacing
 from manyview.config import AnyConfig, plain
 from manyview.data import Batch, Loader, Source, check_unreadable
-from manyview.data.imbalance import counts_in_words
+from manyview.data.parts import counts_in_words
 from manyview.diagnose import Watch
 from manyview.encoders import load, random_like, save_backbone
 from manyview.errors import UserError

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from manyview.data.folder import Folder, ImageFiles
-from manyview.data.imbalance import imbalanced
 from manyview.data.known import KNOWN, open_known
 from manyview.data.loader import Batch, Loader
 from manyview.data.packed import Packed, SizesDifferError, cache_path, pack, pack_once
+from manyview.data.parts import fewer, imbalanced
 from manyview.data.patterns import is_pattern, is_tar, tars_in, tars_matching
 from manyview.data.source import NoTestSplit, Source, Subset, Unreadable, check_unreadable, holdout, note
 from manyview.data.tar import Shards, Tar
@@ -24,6 +24,7 @@ __all__ = [
     "Tar",
     "Unreadable",
     "check_unreadable",
+    "fewer",
     "holdout",
     "imbalanced",
     "open_source",

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from manyview.data.imbalance import counts_in_words
+from manyview.data.parts import counts_in_words
 from manyview.report.facts import Facts, number
 from manyview.report.markup import Markup, join, table, tag
 from manyview.report.words import spelled

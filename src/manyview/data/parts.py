@@ -1,19 +1,20 @@
-"""Label imbalance after CACR, §5.1: some classes keep only a part of their samples."""
+"""Parts of a set: fewer of its samples, or uneven classes, of which some keep only a part (CACR, §5.1)."""
 
 from collections.abc import Sequence
 from typing import Literal
 
 import torch
+from torch import Tensor
 
 from manyview.counter import permutation
 from manyview.data.source import Source, Subset
 from manyview.errors import UserError
 
-__all__ = ["Rule", "counts_in_words", "imbalanced", "kept_share"]
+__all__ = ["Rule", "counts_in_words", "fewer", "imbalanced", "kept_share"]
 
 Rule = Literal["linear", "exponential"]
 
-IMBALANCE_TAG = 0x1BA1  # keeps the choice of samples apart from everybody else's draws
+IMBALANCE_TAG, FEWER_TAG = 0x1BA1, 0xFE3E  # keep the choice of samples apart from everybody else's draws
 _MOST_COUNTS = 12
 
 
@@ -25,6 +26,11 @@ def kept_share(rule: Rule, place: int, classes: int, ratio: float) -> float:
     if rule == "linear":
         return place / classes
     return float(ratio ** -((classes - place) / max(1, classes - 1)))
+
+
+def fewer(source: Source, count: int, *, seed: int) -> Subset:
+    """So many samples, or all where there are no more, in their order; which ones is a hash of the seed."""
+    return _part(source, permutation(len(source), seed, FEWER_TAG)[:count])
 
 
 def imbalanced(source: Source, rule: Rule, *, ratio: float, seed: int) -> Subset:
@@ -43,7 +49,11 @@ def imbalanced(source: Source, rule: Rule, *, ratio: float, seed: int) -> Subset
         samples[: max(1, round(len(samples) * kept_share(rule, place, len(counts), ratio)))]
         for place, samples in enumerate(by_class, 1)
     ]
-    subset = Subset(source, torch.cat(kept).sort().values)
+    return _part(source, torch.cat(kept))
+
+
+def _part(source: Source, kept: Tensor) -> Subset:
+    subset = Subset(source, kept.sort().values)
     subset.unreadable = _unreadable_among(subset)
     return subset
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from manyview.counter import bits
 from manyview.data import Folder, Loader, Packed, Source, imbalanced, open_source, pack
-from manyview.data.imbalance import IMBALANCE_TAG, Rule, counts_in_words, kept_share
+from manyview.data.parts import IMBALANCE_TAG, Rule, counts_in_words, kept_share
 from manyview.data.source import Arrays
 from manyview.errors import UserError
 
