@@ -167,6 +167,20 @@ def test_resume_refuses_other_data(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "--data scenes:80 is not what" in capsys.readouterr().err
 
 
+def test_a_subset_is_drawn_once_and_kept(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    words = ["--max-steps", "4", "--checkpoint-every", "2", "--subset", "90"]
+    assert pretrain(run, *words, data="scenes:200") == 0
+    data = json.loads((run / "config.json").read_text())["data"]
+    part = manyview.data.fewer(manyview.data.open_source("scenes:200"), 90, seed=3)
+    assert (data["samples"], data["fingerprint"]) == (90, part.fingerprint)
+    whole = (run / "encoder.safetensors").read_bytes()
+    (run / "checkpoints/step-00000004.pt").unlink()
+    (run / "encoder.safetensors").unlink()
+    assert main(["resume", str(run)]) == 0
+    assert (run / "encoder.safetensors").read_bytes() == whole
+
+
 IMBALANCED = ["--imbalance", "exponential", "--imbalance-ratio", "10", "--checkpoint-every", "2"]
 
 
@@ -180,7 +194,7 @@ def imbalanced(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_an_imbalanced_run_tells_and_keeps_its_class_counts(
     imbalanced: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source = manyview.data.partsd(manyview.data.open_source("scenes:200"), "exponential", ratio=10, seed=3)
+    source = manyview.data.imbalanced(manyview.data.open_source("scenes:200"), "exponential", ratio=10, seed=3)
     data = json.loads((imbalanced / "config.json").read_text())["data"]
     assert data["class_counts"] == source.class_counts
     assert min(source.class_counts) < 0.2 * max(source.class_counts)
@@ -258,6 +272,7 @@ def test_a_wrong_value_leaves_nothing_behind(tmp_path: Path, capsys: pytest.Capt
         (["--accumulate", "3"], "equal parts by --accumulate 3 and --bn-splits 2: choose a multiple of 6"),
         (["--min-crop", "1.5"], "--min-crop 1.5 must lie above 0"),
         (["--key-passes", "0"], "--key-passes 0 must be greater than 0"),
+        (["--subset", "0"], "--subset 0 must be greater than 0"),
         (["--imbalance-ratio", "0.5"], "--imbalance-ratio 0.5 must be at least 1"),
         (["--imbalance", "exponential", "--imbalance-ratio", "0"], "--imbalance-ratio 0.0 must be at least 1"),
         (["--imbalance", "linear", "--unlabelled"], "--imbalance linear needs labels"),

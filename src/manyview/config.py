@@ -60,7 +60,7 @@ class DataConfig:
     imagenet:DIR, imagenet100:DIR."""
     unlabelled: bool = False
     """Do not read the first directory level of a folder or tar as labels."""
-    samples: int | None = None
+    subset: int | None = None
     """Learn from at most so many of the images, drawn by chance; of these `imbalance` leaves fewer still."""
     imbalance: Literal["none", "linear", "exponential"] = "none"
     """Label imbalance after CACR: of class l of C, `linear` keeps the share l/C, `exponential` R^(-(C-l)/(C-1)),

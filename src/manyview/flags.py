@@ -27,8 +27,8 @@ def open_training(method: type[Method], config: AnyConfig) -> Source:
     data, planes = config.data, method.encoder_config(config.method, config.encoder).planes
     with distributed.first_on_each_machine():  # it may pack the images into a file that the others only map
         source = open_source(data.data, split="pretrain", labelled=not data.unlabelled).showing(planes)
-    if data.samples is not None:
-        source = fewer(source, data.samples, seed=config.run.seed)
+    if data.subset is not None:
+        source = fewer(source, data.subset, seed=config.run.seed)
     if data.imbalance != "none":
         source = imbalanced(source, data.imbalance, ratio=data.imbalance_ratio, seed=config.run.seed)
     return Incomplete(source, data.missing, seed=config.run.seed) if data.missing else source

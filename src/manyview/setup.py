@@ -154,7 +154,7 @@ def check_division(config: AnyConfig) -> None:
 # The fields that make no sense at zero or below, or below one, those that are shares, and those that need company.
 POSITIVE = {"batch_size", "epochs", "max_steps", "lr", "image_size", "checkpoint_every", "keep", "log_every"} | {
     "temperature", "queue_size", "keys", "key_passes", "accumulate", "encoded_views", "t", "rbf_t", "draw",
-    "watch_t_neg", "decay", "samples",
+    "watch_t_neg", "decay", "subset",
 }  # fmt: skip
 NOT_NEGATIVE = {"lam", "weight_decay", "warmup_epochs", "knn_every", "watch_every", "workers"} | {
     "beta", "t_pos", "t_neg", "align_weight", "uniform_weight", "contrastive_weight",

@@ -9,8 +9,8 @@ from PIL import Image
 from torch import Tensor
 
 from manyview.counter import bits
-from manyview.data import Folder, Loader, Packed, Source, imbalanced, open_source, pack
-from manyview.data.parts import IMBALANCE_TAG, Rule, counts_in_words, kept_share
+from manyview.data import Folder, Loader, Packed, Source, fewer, imbalanced, open_source, pack
+from manyview.data.parts import FEWER_TAG, IMBALANCE_TAG, Rule, counts_in_words, kept_share
 from manyview.data.source import Arrays
 from manyview.errors import UserError
 
@@ -107,6 +107,20 @@ def test_without_labels_there_is_nothing_to_balance() -> None:
     message = r"^--imbalance linear needs labels, which 'classes' has not: use --imbalance none, or images in one dir"
     with pytest.raises(UserError, match=message):
         imbalanced(Classes(5, 5, labelled=False), "linear", ratio=100, seed=0)
+
+
+@pytest.mark.parametrize("count", [1, 7, 30])
+@pytest.mark.parametrize("seed", [0, 5])
+def test_fewer_samples_are_the_first_by_hash_in_their_order(count: int, seed: int) -> None:
+    source = Classes(10, 10, 10)
+    order = sorted(range(30), key=lambda i: int(bits(seed, FEWER_TAG, torch.tensor(i))))
+    part = fewer(source, count, seed=seed)
+    assert part.indices.tolist() == sorted(order[:count])
+    assert part.batch(torch.arange(count)).equal(source.images[part.indices])
+
+
+def test_no_fewer_than_there_are() -> None:
+    assert len(fewer(Classes(3, 4), 100, seed=0)) == 7
 
 
 @pytest.mark.parametrize("ratio", [0.5, 0.0, -1.0, float("nan")])

@@ -3,6 +3,7 @@
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from manyview.encoders import EncoderConfig, build_encoder, load, random_like, s
 from manyview.errors import UserError
 from manyview.evaluate import (
     PROTOCOLS,
+    Features,
     Knn,
     Linear,
     LinearAdam,
@@ -22,6 +24,7 @@ from manyview.evaluate import (
     Protocol,
     append_record,
     evaluate,
+    extract,
     read_records,
     table,
 )
@@ -111,6 +114,20 @@ def test_a_layer_that_is_not_there_is_said_before_the_data_is_opened(run: Path) 
 def test_protocols_that_train_on_images_have_no_layers(protocol: Protocol, name: str, run: Path, photos: str) -> None:
     with pytest.raises(UserError, match=f"--layer layer1: {name} has no layers; take linear, mlp or knn"):
         evaluate(run, protocol, photos, layers=["layer1"], progress=False)
+
+
+def test_protocols_share_the_pass_over_the_data(run: Path, photos: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = [evaluate(run, each, photos, random=False, progress=False)[0] for each in (Knn(k=5), Linear((0.01,)))]
+    passes = []
+
+    def counted(*arguments: Any, **settings: Any) -> Features:
+        passes.append(1)
+        return extract(*arguments, **settings)
+
+    monkeypatch.setattr("manyview.evaluate.run.extract", counted)
+    together = evaluate(run, (Knn(k=5), Linear((0.01,))), photos, random=False, progress=False)
+    assert len(passes) == 2  # the training images and the test images
+    assert [{**record, "seconds": 0} for record in together] == [{**record, "seconds": 0} for record in alone]
 
 
 def test_random_baseline_can_be_left_out(run: Path, photos: str) -> None:

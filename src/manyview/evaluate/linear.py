@@ -117,7 +117,8 @@ def fit(
     the iterations for W itself.
     """
     factor = _hessian_factor(inputs, classes, penalty)
-    to_weights = torch.linalg.solve_triangular(factor.mT, torch.eye(len(factor)).to(factor), upper=True).to(inputs)
+    unit = torch.eye(len(factor)).to(factor)
+    to_weights: Tensor = torch.linalg.solve_triangular(factor.mT, unit, upper=True).to(inputs)
     turned = inputs.new_zeros(inputs.shape[1], classes) if start is None else factor.mT.to(inputs) @ start
     turned.requires_grad_()
     optimizer = torch.optim.LBFGS(
@@ -149,4 +150,5 @@ def _hessian_factor(inputs: Tensor, classes: int, penalty: float) -> Tensor:
     hessian = (inputs.mT @ inputs).double() / (len(inputs) * classes)
     floor = 1e-6 * hessian.diagonal().mean()
     hessian.diagonal().add_(penalty + floor)
-    return torch.linalg.cholesky(hessian)
+    factor: Tensor = torch.linalg.cholesky(hessian)
+    return factor

@@ -36,7 +36,7 @@ PROTOCOLS: dict[str, type[Protocol]] = {
 
 def evaluate(
     run: str | Path,
-    protocol: Protocol,
+    protocol: Protocol | Sequence[Protocol],
     data: str,
     test_data: str | None = None,
     *,
@@ -51,23 +51,26 @@ def evaluate(
 ) -> list[Record]:
     """One record for the random encoder (unless `random` is False) and one for the trained one; with `layers`, of the
     protocols that cache features, one for each layer of each. `views` takes of an encoder with a network for each view
-    only some.
+    only some. Protocols that cache features share one pass over the data, whose time the first of them has in its
+    seconds.
 
     `run` is a run directory, which keeps the records in its evaluations.json, or an encoder file. `batch_size` is the
     number of images per pass, which for `LinearSgd`, `LinearAdam` and `Mlp` is also that of a training step (CACR: 128
     with Adam; DIM: 64 for `Mlp`).
     """
     trained = load(run).only(views) if views else load(run)
-    if layers and isinstance(protocol, LinearSgd):
-        raise UserError(f"--layer {','.join(layers)}: {_name(protocol)} has no layers; take linear, mlp or knn")
+    protocols = protocol if isinstance(protocol, Sequence) else [protocol]
+    for each in protocols:
+        if layers and isinstance(each, LinearSgd):
+            raise UserError(f"--layer {','.join(layers)}: {_name(each)} has no layers; take linear, mlp or knn")
     trained.check_layers(layers)  # a wrong name is said before the images are read
     split = splits(data, test_data)
     encoders = {"random": random_like(trained, seed)} if random else {}
     records = []
     for name, encoder in (encoders | {"trained": trained}).items():
         start = time.perf_counter()
-        for layer, score in _judge(
-            protocol,
+        for judged, layer, score in _judge(
+            protocols,
             encoder.to(device),
             split,
             layers,
@@ -76,7 +79,7 @@ def evaluate(
             workers=workers,
             progress=progress,
         ):
-            record = _record(protocol, name, layer, views, split, score, time.perf_counter() - start)
+            record = _record(judged, name, layer, views, split, score, time.perf_counter() - start)
             if Path(run).is_dir():
                 append_record(run, record)
             records.append(record)
@@ -85,7 +88,7 @@ def evaluate(
 
 
 def _judge(
-    protocol: Protocol,
+    protocols: Sequence[Protocol],
     encoder: FrozenEncoder,
     split: Split,
     layers: Sequence[str],
@@ -94,16 +97,23 @@ def _judge(
     batch_size: int,
     workers: int,
     progress: bool,
-) -> Iterator[tuple[str | None, Score]]:
+) -> Iterator[tuple[Protocol, str | None, Score]]:
     """The score of each layer, or of the features (None)."""
     reading: dict[str, Any] = {"batch_size": batch_size, "workers": workers, "progress": progress}
-    if isinstance(protocol, LinearSgd):
-        yield None, train_linear(encoder, split.train, split.test, protocol, seed=seed, **reading)
+    on_features = []
+    for protocol in protocols:
+        if isinstance(protocol, LinearSgd):
+            yield protocol, None, train_linear(encoder, split.train, split.test, protocol, seed=seed, **reading)
+        else:
+            on_features.append(protocol)
+    if not on_features:
         return
     train, test = (_cached(encoder, each, layers, **reading) for each in (split.train, split.test))
     for layer in list(train):
-        pair = (each.pop(layer).to(encoder.mean.device) for each in (train, test))
-        yield layer or None, _fit(protocol, *pair, batch_size=batch_size, seed=seed, progress=progress)
+        pair = [each.pop(layer).to(encoder.mean.device) for each in (train, test)]
+        for protocol in on_features:
+            score = _fit(protocol, *pair, batch_size=batch_size, seed=seed, progress=progress)
+            yield protocol, layer or None, score
 
 
 def _cached(encoder: FrozenEncoder, source: Source, layers: Sequence[str], **reading: Any) -> dict[str, Features]:

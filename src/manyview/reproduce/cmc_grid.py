@@ -9,11 +9,12 @@ from manyview.reproduce.job import Row
 from manyview.reproduce.looks import Accuracy
 from manyview.reproduce.setting import Setting
 from manyview.reproduce.training import Look, Training
+from manyview.views.named import named_views
 
 __all__ = ["REMARK", "CmcGrid", "cmc_looks", "cmc_run"]
 
 CMC_STEPS, CMC_BATCH, DRAW = 600, 256, 4096
-SAMPLES = 10_000  # so that a sample meets the bank again fifteen times
+SUBSET = 10_000  # so that a sample meets the bank again fifteen times
 REMARK = (
     "Every run takes 600 steps of 256 of 10,000 images, which are few so that each meets the bank again, with `tiny` "
     "for each view, τ 0.07, 4,096 negatives, lr 0.06; nothing was searched for."
@@ -23,7 +24,7 @@ REMARK = (
 def cmc_looks(setting: Setting, views: tuple[str, ...] = ()) -> tuple[Look, ...]:
     """On all views, or on some."""
     linear = Linear() if setting.scale == "laptop" else LinearSgd(lr=30.0)
-    return Accuracy("knn", Knn(), views=views), Accuracy("linear", linear, views=views)
+    return (Accuracy((Knn(), linear), views=views),)
 
 
 def cmc_run(
@@ -50,14 +51,14 @@ def cmc_run(
             *(str(word) for pair in few.items() for word in pair),
         ]
         if not setting.data.startswith("scenes"):  # of which there are 10,000; and a photograph fills its frame
-            flags += ["--samples", str(SAMPLES), "--min-crop", "0.2"]
+            flags += ["--subset", str(SUBSET), "--min-crop", "0.2"]
     else:
         flags += ["--preset", "paper"]
     return Training(
         {**columns, "seed": str(seed), "steps": length.steps},
         words=(method, *flags, *length.words),
         looks=cmc_looks(setting) if looks is None else looks,
-        seconds=length.seconds(CMC_BATCH, trained=len(views.split(",")) + views.split(",").count("lab")),
+        seconds=length.seconds(CMC_BATCH, trained=len(named_views(views))),
     )
 
 

@@ -20,7 +20,7 @@ PAPER_POINTS = 20  # every tenth of 200 epochs
 
 def jcl_looks(setting: Setting) -> tuple[Look, ...]:
     linear = Linear() if setting.scale == "laptop" else LinearSgd(lr=10.0)
-    return Accuracy("knn", Knn()), Accuracy("linear", linear)
+    return (Accuracy((Knn(), linear)),)
 
 
 def jcl_run(
@@ -82,8 +82,9 @@ def cacr_family(setting: Setting) -> tuple[str, ...]:
 
 
 def cacr_looks(setting: Setting) -> tuple[Look, ...]:
-    linear = Accuracy("linear", Linear()) if setting.scale == "laptop" else Accuracy("linear", LinearAdam(), 128)
-    return Accuracy("knn", Knn()), linear
+    if setting.scale == "laptop":
+        return (Accuracy((Knn(), Linear())),)
+    return Accuracy((Knn(),)), Accuracy((LinearAdam(),), 128)
 
 
 def cacr_run(

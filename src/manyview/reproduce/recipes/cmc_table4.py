@@ -26,14 +26,13 @@ class ViewByView:
     def __call__(self, run: Path, setting: Setting) -> list[Row]:
         found: dict[tuple[str, str], Row] = {}
         for view in VIEWS:
-            for column, protocol in (("knn", Knn()), ("linear", Linear())):
-                records = evaluate(
-                    run, protocol, setting.train, setting.test, views=(view,), workers=setting.workers,
-                    device=pick_device(setting.device), progress=False,
-                )  # fmt: skip
-                for record in records:
-                    row = found.setdefault((view, record["encoder"]), {"view": view, "encoder": record["encoder"]})
-                    row[column] = f"{100 * record['top1']:.2f}"
+            records = evaluate(
+                run, (Knn(), Linear()), setting.train, setting.test, views=(view,), workers=setting.workers,
+                device=pick_device(setting.device), progress=False,
+            )  # fmt: skip
+            for record in records:
+                row = found.setdefault((view, record["encoder"]), {"view": view, "encoder": record["encoder"]})
+                row[record["protocol"]] = f"{100 * record['top1']:.2f}"
         return list(found.values())
 
 
