@@ -92,6 +92,22 @@ def test_small_batches_hold_as_many_views_whatever_the_method() -> None:
     assert batches == [256, 102]
 
 
+@pytest.mark.parametrize(
+    ("name", "optimizer", "lr", "batch"),
+    [
+        ("cmc", "adam", 0.003, 128),
+        ("cmc-pirl", "adam", 0.003, 128),
+        ("cmc-moco", "sgd", 0.03, 64),
+        ("jcl", "sgd", 0.03, 64),
+        ("cacr", "sgd", 0.06, 256),
+        ("cmc-patch", "adam", 0.001, 256),
+    ],
+)
+def test_small_sets_are_learnt_by_what_keeps_the_negatives(name: str, optimizer: str, lr: float, batch: int) -> None:
+    optim = presets.small(find(name), RUN, DATA, Images(32, 10), views=2).optim
+    assert (optim.optimizer, optim.lr, optim.batch_size, optim.epochs) == (optimizer, lr, batch, 20)
+
+
 def test_encoded_views_are_shared_out_among_samples() -> None:
     for name, samples in (("cl", 256), ("cacr", 102), ("jcl", 85)):
         kind = find(name)

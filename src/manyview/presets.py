@@ -97,13 +97,22 @@ def small(method: type[Method], run: RunConfig, data: DataConfig, source: Source
     """A set-up for small images on one machine; hyper-parameters of the objective stay the paper's.
 
     With a queue the batch need not be large, and many small steps learn more than few large ones. Its keys must not be
-    told from the fresh ones by the batch that they were normalised with: hence the split statistics. The papers'
-    smallest crops, a fifth of an image or less, are for large ones: of 32 pixels they would leave 14.
+    told from the fresh ones by the batch that they were normalised with: hence the split statistics. A memory bank
+    starts from random entries, which drive the views of one sample apart; in a few hundred steps SGD does not bring
+    them together again, while Adam does. The papers' smallest crops, a fifth of an image or less, are for large ones:
+    of 32 pixels they would leave 14.
     """
     base = paper(method, run, data)
-    queued = "queue_size" in {field.name for field in fields(base.method)}
-    banked = "draw" in {field.name for field in fields(base.method)}
-    batch = min(64 if queued else 256 if issubclass(method, ViewGraph) else 512 // views, len(source))
+    known = {field.name for field in fields(base.method)}
+    queued, banked = "queue_size" in known, "draw" in known
+    if queued:
+        batch, optim = 64, OptimConfig(lr=0.03)
+    elif banked:
+        batch, optim = 128, OptimConfig(optimizer="adam", lr=0.003)
+    else:
+        batch = 256 if issubclass(method, ViewGraph) else 512 // views
+        optim = base.optim if base.optim.optimizer == "adam" else OptimConfig(lr=0.06)
+    batch = min(batch, len(source))
     own = {"momentum": 0.99, "queue_size": max(1, min(4096, len(source) // 8))} if queued else {}
     own |= {"draw": max(1, min(4096, len(source) // 2))} if banked else {}
     splits = 2 if queued and batch % 2 == 0 else 1
@@ -112,9 +121,7 @@ def small(method: type[Method], run: RunConfig, data: DataConfig, source: Source
         method=replace(base.method, **own),
         views=replace(base.views, image_size=source.median_side, min_crop=0.6),
         encoder=replace(base.encoder, backbone="tiny", bn_splits=splits),
-        optim=replace(base.optim, batch_size=batch, epochs=20)
-        if base.optim.optimizer == "adam"
-        else OptimConfig(batch_size=batch, epochs=20, lr=0.03 if queued else 0.06),
+        optim=replace(optim, batch_size=batch, epochs=20),
     )
 
 
