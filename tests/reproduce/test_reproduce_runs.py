@@ -64,6 +64,7 @@ def test_a_recipe_leaves_figure_numbers_and_page(data: str, tmp_path: Path, caps
     assert (left / "figure.csv").read_text().startswith("method,seed,steps,role,rank")
     page = (left / "report.html").read_text(encoding="utf-8")
     assert "A try-out" in page
+    assert "effective rank" in page  # the diagnosis of its run
     link = re.search(r'href="([^"]+report\.html)"', page)
     assert link is not None
     assert (left / link[1]).exists()

@@ -8,7 +8,7 @@ from manyview.reproduce.grid import Grid
 from manyview.reproduce.job import Row
 from manyview.reproduce.looks import Accuracy
 from manyview.reproduce.setting import Setting
-from manyview.reproduce.training import Look, Training
+from manyview.reproduce.training import WATCH_AT_END, Look, Training
 from manyview.views.named import named_views
 
 __all__ = ["REMARK", "CmcGrid", "cmc_looks", "cmc_run"]
@@ -41,7 +41,7 @@ def cmc_run(
 ) -> Training:
     """One run on these views. At the paper's scale that is ResNet-50 for each of them, 200 epochs (E.2)."""
     length = budget(setting, steps=CMC_STEPS, epochs=200)
-    flags = ["--views", views, *own, "--watch-every", "0", "--keep", "1", "--seed", str(seed)]
+    flags = ["--views", views, *own, *WATCH_AT_END, "--keep", "1", "--seed", str(seed)]
     if setting.scale == "laptop":
         flags += ["--preset", "small", "--checkpoint-every", "100", "--subset", str(SUBSET)]
         flags += ["--optimizer", "adam", "--lr", "0.003", "--batch-size", str(16 if setting.quick else CMC_BATCH)]

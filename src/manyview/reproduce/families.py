@@ -8,7 +8,7 @@ from manyview.reproduce.budget import Budget, budget
 from manyview.reproduce.job import Row
 from manyview.reproduce.looks import Accuracy
 from manyview.reproduce.setting import Setting
-from manyview.reproduce.training import Look, Training
+from manyview.reproduce.training import WATCH_AT_END, Look, Training
 
 __all__ = ["CACR_FAMILY", "ENCODED", "Member", "cacr_family", "cacr_looks", "cacr_run", "jcl_looks", "jcl_run"]
 
@@ -50,7 +50,7 @@ def jcl_run(
         words = ["--preset", "paper", "--backbone", backbone, "--batch-size", "128", "--lr", "0.1"]
     return Training(
         {**columns, "seed": str(seed), "steps": length.steps},
-        words=(method, *own, *words, "--watch-every", "0", "--keep", "1", "--seed", str(seed), *length.words),
+        words=(method, *own, *words, *WATCH_AT_END, "--keep", "1", "--seed", str(seed), *length.words),
         looks=jcl_looks(setting) if looks is None else looks,
         seconds=length.seconds(JCL_BATCH, trained=1, keys=1 if method == "moco-v2" else keys),
     )
@@ -107,7 +107,7 @@ def cacr_run(
     length = budget(setting, steps=steps, epochs=200)
     laptop = setting.scale == "laptop"
     flags = changed(member.own if laptop else (), changes)
-    flags += ["--imbalance", imbalance, "--watch-every", "0", "--seed", str(seed)]
+    flags += ["--imbalance", imbalance, *WATCH_AT_END, "--seed", str(seed)]
     if laptop:
         encoded = 40 if setting.quick else ENCODED if batch is None else batch * member.views
         flags += ["--preset", "small", "--augment", augment, "--min-crop", "0.2", "--encoded-views", str(encoded)]

@@ -7,6 +7,8 @@ from pathlib import Path
 import manyview
 from manyview.report.document import document
 from manyview.report.markup import Markup, join, table, tag
+from manyview.report.sections.diagnosis import listed
+from manyview.reproduce.diagnosis import over_runs
 from manyview.reproduce.job import Job, place
 from manyview.reproduce.recipe import Found, Recipe, Table
 from manyview.reproduce.runner import FAILURE, Outcome
@@ -23,6 +25,7 @@ def render(recipe: Recipe, found: Found, outcome: Outcome, picture: bytes, *, ou
         ("figure", "Figure", tag("figure", image)),
         ("results", "Our figures beside the paper's", join(*(_table(each) for each in recipe.tables(found)))),
         ("verdict", "Does the claim hold?", _verdict(recipe, found)),
+        ("diagnosis", "Diagnosis", _diagnosis(outcome, found, out)),
         ("runs", "Runs", _runs(outcome, found, out, directory)),
     ]
     return document(
@@ -62,6 +65,12 @@ def _verdict(recipe: Recipe, found: Found) -> Markup:
     parts = [("The paper: ", recipe.claim), ("Expected here: ", recipe.expectation), ("Found: ", recipe.verdict(found))]
     parts += [("Set-up: ", recipe.remarks)] if recipe.remarks else []
     return join(*(tag("p", tag("strong", start), text) for start, text in parts))
+
+
+def _diagnosis(outcome: Outcome, found: Found, out: Path) -> Markup:
+    runs = {str(job): place(job, found.setting, out) / "run" for job in outcome.jobs}
+    here = {name: run for name, run in runs.items() if (run / "config.json").exists()}
+    return listed(over_runs(here), f"No run of this recipe is under {out.name}: only its results are known.")
 
 
 def _runs(outcome: Outcome, found: Found, out: Path, directory: Path) -> Markup:

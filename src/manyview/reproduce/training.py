@@ -17,7 +17,9 @@ from manyview.report.facts import read_facts
 from manyview.reproduce.job import Job, Row
 from manyview.reproduce.setting import Setting
 
-__all__ = ["Look", "Training"]
+__all__ = ["WATCH_AT_END", "Look", "Training"]
+
+WATCH_AT_END = ("--watch-every", "10000")  # epochs; the last step has a look of its own, enough for the diagnosis
 
 
 class Look(Protocol):

@@ -4,14 +4,18 @@ from manyview.report.diagnosis import Finding, diagnose
 from manyview.report.facts import Facts
 from manyview.report.markup import Markup, join, tag
 
-__all__ = ["diagnosis"]
+__all__ = ["diagnosis", "listed"]
 
 
 def diagnosis(facts: Facts) -> Markup:
-    findings = diagnose(facts)
+    return listed(diagnose(facts), "There is nothing to judge yet.")
+
+
+def listed(findings: list[Finding], nothing: str) -> Markup:
+    """The findings with what they rest on, or `nothing`."""
     if not findings:
-        return tag("p", "There is nothing to judge yet.", class_="soft")
-    text = "Judged by simple rules from the numbers of this run alone; what is meant to be so may stay so."
+        return tag("p", nothing, class_="soft")
+    text = "Judged by simple rules from the numbers of a run alone; what is meant to be so may stay so."
     return join(tag("p", text, class_="note"), tag("ul", *map(_item, findings), class_="findings"))
 
 

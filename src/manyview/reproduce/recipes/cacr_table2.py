@@ -11,7 +11,7 @@ from manyview.reproduce.plots import bars, figure
 from manyview.reproduce.recipe import Found, Recipe, Table
 from manyview.reproduce.setting import Setting
 from manyview.reproduce.store import Store
-from manyview.reproduce.training import Look, Training
+from manyview.reproduce.training import WATCH_AT_END, Look, Training
 from manyview.reproduce.verdict import Comparison, differences, judge, spread
 
 __all__ = ["Imbalance"]
@@ -87,7 +87,7 @@ class Imbalance(Recipe):
         member = CACR_FAMILY[method]
         steps = TRIAL_STEPS if table else FINAL_STEPS
         length = budget(setting, steps=steps, epochs=200, share=steps / FINAL_STEPS)
-        words = [member.method, "--views", str(member.views), "--watch-every", "0", "--seed", str(seed)]
+        words = [member.method, "--views", str(member.views), *WATCH_AT_END, "--seed", str(seed)]
         words += ["--imbalance", imbalance, "--checkpoint-every", "100", "--keep", "1"]
         views = 40 if setting.quick else ENCODED
         if setting.scale == "laptop":

@@ -1,0 +1,32 @@
+"""What the diagnoses of a recipe's runs say, those of several runs that say the same as one."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from manyview.report import Finding, findings
+from manyview.report.diagnosis import LEVELS
+
+__all__ = ["over_runs"]
+
+_NAMED = 3  # so many runs are told by name
+
+
+def over_runs(runs: Mapping[str, Path]) -> list[Finding]:
+    """By what they are about and how bad they are, the worst first; each in the words of its first run."""
+    alike: dict[tuple[str, str], dict[str, Finding]] = {}
+    for name, run in runs.items():
+        for finding in findings(run):
+            alike.setdefault((finding.level, finding.about), {})[name] = finding
+    found = [_together(same, len(runs)) for same in alike.values()]
+    return sorted(found, key=lambda finding: LEVELS.index(finding.level))
+
+
+def _together(same: Mapping[str, Finding], runs: int) -> Finding:
+    first, finding = next(iter(same.items()))
+    if len(same) == runs > 1:
+        where = f"All {runs} runs, as {first}: "
+    elif len(same) <= _NAMED:
+        where = f"{'; '.join(same)}: "
+    else:
+        where = f"{len(same)} of {runs} runs, as {first}: "
+    return Finding(finding.level, finding.about, where + finding.text, finding.advice)
