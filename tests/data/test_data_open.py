@@ -181,7 +181,7 @@ def test_scenes_wants_a_number(spec: str) -> None:
         open_source(spec)
 
 
-@pytest.mark.parametrize("spec", ["cifra10", "no/such/place", "mnist:/data", "a.tar"])
+@pytest.mark.parametrize("spec", ["", "cifra10", "no/such/place", "mnist:/data", "a.tar"])
 def test_an_unknown_name_or_path_lists_what_is_known(spec: str) -> None:
     with pytest.raises(
         UserError, match=f"'{spec}' does not exist and is not a known set: give a directory.*imagenet100"

@@ -78,7 +78,7 @@ def _scenes(spec: str, samples: str | None, split: str, labelled: bool) -> Sourc
 
 def _open_path(spec: str, split: str, labelled: bool) -> Source:
     path = Path(spec).expanduser()
-    exists = path.exists()
+    exists = bool(spec) and path.exists()  # an empty word, as an unset variable leaves, is not the directory we are in
     if not exists and not is_pattern(spec):
         sets = ", ".join(["scenes", "scenes:N", *(f"{name}:ROOT" for name in KNOWN)])
         raise UserError(
