@@ -1,6 +1,8 @@
 """CMC, Table 1: which colour space is split, and what is gained over whole images."""
 
-from manyview.reproduce.cmc_grid import REMARK, CmcGrid, cmc_run
+from collections.abc import Mapping
+
+from manyview.reproduce.cmc_grid import RANDOM, REMARK, BesideRandom, CmcGrid, cmc_run
 from manyview.reproduce.job import Job
 from manyview.reproduce.setting import Setting
 from manyview.reproduce.verdict import Comparison
@@ -25,16 +27,25 @@ class ColourSpaces(CmcGrid):
         "instance discrimination on RGB (54.0 with ResNet-50, by Wu et al.)."
     )
     expectation = "Splits ahead of RGB; the two colour spaces within a point of each other."
-    remarks = f"{REMARK} RGB is instance discrimination with the same bank: one network instead of two."
+    remarks = (
+        f"{REMARK} RGB is instance discrimination with the same bank: one network and half "
+        "the features of two views, so that each row has random weights beside it."
+    )
     paper_setup = "ImageNet, ResNet-50 for each view, 200 epochs"
-    variables = ("views",)
+    variables = ("views", "encoder")
     paper = PAPER_FIGURES
     comparisons = (
         Comparison("{L, ab}", "RGB"),
         Comparison("{Y, DbDr}", "RGB"),
         Comparison("{Y, DbDr}", "{L, ab}"),
         Comparison("{Y, DbDr} + RA", "{Y, DbDr}"),
+        Comparison("{L, ab}", "{L, ab}, random"),
+        Comparison("RGB", "RGB, random"),
     )
 
     def runs(self, setting: Setting, seed: int) -> list[Job]:
-        return [cmc_run(setting, {"views": name}, seed, *words) for name, words in VARIANTS.items()]
+        looks = (BesideRandom(),)
+        return [cmc_run(setting, {"views": name}, seed, *words, looks=looks) for name, words in VARIANTS.items()]
+
+    def label(self, row: Mapping[str, str]) -> str:
+        return f"{row['views']}, random" if row["encoder"] == RANDOM else row["views"]

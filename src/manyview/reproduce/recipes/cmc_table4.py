@@ -1,39 +1,15 @@
 """CMC, Table 4: after learning with all pairs of views, every single view is a good one."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
 
-from manyview.evaluate import Knn, Linear, evaluate
-from manyview.reproduce.cmc_grid import REMARK, CmcGrid, cmc_run
-from manyview.reproduce.job import Job, Row
+from manyview.reproduce.cmc_grid import RANDOM, REMARK, BesideRandom, CmcGrid, cmc_run
+from manyview.reproduce.job import Job
 from manyview.reproduce.setting import Setting
 from manyview.reproduce.verdict import Comparison
-from manyview.setup import pick_device
 
 __all__ = ["EveryView"]
 
 VIEWS = ("L", "ab", "depth", "normals")
-RANDOM = "random"
-
-
-@dataclass(frozen=True)
-class ViewByView:
-    """kNN and linear accuracy of each view alone, trained and with random weights."""
-
-    name: str = "view-by-view"
-
-    def __call__(self, run: Path, setting: Setting) -> list[Row]:
-        found: dict[tuple[str, str], Row] = {}
-        for view in VIEWS:
-            records = evaluate(
-                run, (Knn(), Linear()), setting.train, setting.test, views=(view,), workers=setting.workers,
-                device=pick_device(setting.device), progress=False,
-            )  # fmt: skip
-            for record in records:
-                row = found.setdefault((view, record["encoder"]), {"view": view, "encoder": record["encoder"]})
-                row[record["protocol"]] = f"{100 * record['top1']:.2f}"
-        return list(found.values())
 
 
 class EveryView(CmcGrid):
@@ -52,7 +28,17 @@ class EveryView(CmcGrid):
     comparisons = tuple(Comparison(view, f"{view}, random") for view in VIEWS)
 
     def runs(self, setting: Setting, seed: int) -> list[Job]:
-        return [cmc_run(setting, {}, seed, ",".join(VIEWS), "--graph", "full", looks=(ViewByView(),))]
+        return [
+            cmc_run(
+                setting,
+                {},
+                seed,
+                ",".join(VIEWS),
+                "--graph",
+                "full",
+                looks=(BesideRandom(tuple((view,) for view in VIEWS)),),
+            )
+        ]
 
     def label(self, row: Mapping[str, str]) -> str:
         return f"{row['view']}, random" if row["encoder"] == RANDOM else row["view"]
