@@ -24,7 +24,7 @@ class MoreViews(CmcGrid):
     )
     paper_setup = "a set with depth and normals, ResNet-50 for each view, 200 epochs"
     variables = ("count",)
-    x = ("count", "views")
+    x = ("count", "views, in the order L, ab, depth, normals")
     comparisons = (
         Comparison("2 views", "1 view"),
         Comparison("3 views", "2 views"),
