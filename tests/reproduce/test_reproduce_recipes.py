@@ -22,7 +22,7 @@ from manyview.reproduce.training import Training
 ROOT = Path(__file__).parents[2]
 PARTS = ("query", *["positive"] * 4, *["negative"] * 9)
 EXPECTED = {
-    *("jcl-fig2a", "jcl-fig2b", "jcl-fig2c", "jcl-fig3", "jcl-memory", "jcl-epochs"),
+    *("jcl-fig2a", "jcl-fig2b", "jcl-fig2c", "jcl-fig3", "jcl-memory", "jcl-epochs", "jcl-search"),
     *(f"cmc-{name}" for name in ("fig4", "fig5", "fig6", "table1", "table4", "table5")),
     *(f"cacr-fig{number}" for number in (3, 4, 5, 6, 7, 8, 9, 10)),
     *(f"cacr-table{number}" for number in (2, 10, 11, 12, 13, 14, 17, 20)),
@@ -54,7 +54,7 @@ def test_the_flags_of_all_runs_are_those_of_pretrain(scale: Scale) -> None:
         method = find_method(words[0])
         blank = presets.paper(method, RunConfig(out=tyro.MISSING), DataConfig(data=tyro.MISSING))
         config = parse_config(method, [*words[1:], "--data", "scenes", "--out", "x"], blank)
-        assert config.run.seed == 0
+        assert str(config.run.seed) == words[words.index("--seed") + 1]
 
 
 def test_the_papers_set_ups() -> None:
@@ -154,6 +154,31 @@ def test_the_final_runs_of_table_2_wait_for_all_trials_and_take_the_best(tmp_pat
             store.add(job, recipe.columns("trials"), [row])
     ready = [job for job in recipe.jobs(setting, store) if not job.waits_for and not job.table]
     assert [(job.keys["method"], job.keys["lr"]) for job in ready] == [("CL", "0.06")] * 2
+
+
+def test_a_search_draws_the_same_for_all_and_takes_the_best_of_each(tmp_path: Path) -> None:
+    recipe, store = RECIPES["jcl-search"], Store(tmp_path, "jcl-search")
+    setting = Setting("laptop", "CIFAR", (1, 2))
+    jobs = [job for job in recipe.jobs(setting, store) if isinstance(job, Training)]
+    trials = [job for job in jobs if job.table == "trials"]
+    assert (len(trials), len(jobs) - len(trials)) == (18, 6)
+    assert all(job.waits_for for job in jobs if not job.table)
+    for flag in ("--lr", "--temperature", "--momentum", "--queue-size", "--min-crop"):
+        values = [[job.words[job.words.index(flag) + 1] for job in trials if job.keys["method"] == method]
+                  for method in ("moco-v2", "vanilla", "jcl")]  # fmt: skip
+        assert values[0] == values[1] == values[2]
+        assert len(set(values[0])) > 1
+    for job in trials:
+        best = job.keys["method"] == "jcl" and job.keys["trial"] == "4"
+        row = {**job.keys, "knn": "1", "linear": "50" if best else "40", "seconds": "1"}
+        store.add(job, recipe.columns("trials"), [row])
+    final = {job.keys["method"]: job for job in recipe.jobs(setting, store) if not job.table}
+    assert not any(job.waits_for for job in final.values())
+    chosen = {method: job.keys["settings"] for method, job in final.items()}
+    of_trial = {(job.keys["method"], job.keys["trial"]): job.keys["settings"] for job in trials}
+    assert chosen["jcl"] == of_trial["jcl", "4"]
+    assert chosen["vanilla"] == of_trial["vanilla", "0"]  # the first of equals
+    assert {job.keys["seed"] for job in trials}.isdisjoint({"1", "2"})
 
 
 def test_every_committed_row_of_table_2_is_one_of_the_recipes() -> None:

@@ -1,6 +1,6 @@
 """The set-ups in which the two papers compare: as published, and the ones for a laptop."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from manyview.evaluate import Knn, Linear, LinearAdam, LinearSgd
@@ -35,9 +35,13 @@ def jcl_run(
     share: float = 1.0,
     backbone: str = "resnet18",
     epochs: int = 100,
+    changes: Mapping[str, str] | None = None,
     looks: tuple[Look, ...] | None = None,
+    table: str = "",
+    waits_for: str = "",
 ) -> Training:
-    """One run of JCL's ablations (App. D): `share` of the laptop's steps, or `epochs` with `backbone` as published."""
+    """One run of JCL's ablations (App. D): `share` of the laptop's steps, or `epochs` with `backbone` as published.
+    `changes` are values of flags instead of these."""
     length = budget(setting, steps=round(share * JCL_STEPS), epochs=epochs, share=share)
     batch = 16 if setting.quick else JCL_BATCH
     own = ["--temperature", f"{temperature:g}"]
@@ -48,9 +52,12 @@ def jcl_run(
         words += ["--momentum", "0.99", "--checkpoint-every", "100"]
     else:
         words = ["--preset", "paper", "--backbone", backbone, "--batch-size", "128", "--lr", "0.1"]
+    flags = changed([*own, *words], [word for pair in (changes or {}).items() for word in pair])
     return Training(
         {**columns, "seed": str(seed), "steps": length.steps},
-        words=(method, *own, *words, *WATCH_AT_END, "--keep", "1", "--seed", str(seed), *length.words),
+        table=table,
+        waits_for=waits_for,
+        words=(method, *flags, *WATCH_AT_END, "--keep", "1", "--seed", str(seed), *length.words),
         looks=jcl_looks(setting) if looks is None else looks,
         seconds=length.seconds(JCL_BATCH, trained=1, keys=1 if method == "moco-v2" else keys),
     )

@@ -9,6 +9,7 @@ from manyview.reproduce.job import Job
 from manyview.reproduce.looks import HeldOut
 from manyview.reproduce.plots import bars, figure
 from manyview.reproduce.recipe import Found, Recipe, Table
+from manyview.reproduce.search import best
 from manyview.reproduce.setting import Setting
 from manyview.reproduce.store import Store
 from manyview.reproduce.training import WATCH_AT_END, Look, Training
@@ -71,14 +72,18 @@ class Imbalance(Recipe):
                 for method in PAPER
             ]
         trials = [self.run(setting, method, TRIAL_SEED, rate, table="trials") for rate in RATES for method in LAPTOP]
-        best = {method: best_rate(method, trials, store) for method in LAPTOP}
+        rates = {method: self.best_rate(method, trials, store) for method in LAPTOP}
         final = [
-            self.run(setting, method, seed, best[method], imbalance=imbalance)
+            self.run(setting, method, seed, rates[method], imbalance=imbalance)
             for seed in setting.seeds
             for imbalance in ("none", "exponential")
             for method in LAPTOP
         ]
         return [*trials, *final]
+
+    def best_rate(self, method: str, trials: list[Training], store: Store) -> str | None:
+        chosen = best([trial for trial in trials if trial.keys["method"] == method], store)
+        return None if chosen is None else chosen.keys["lr"]
 
     def run(
         self, setting: Setting, method: str, seed: int, rate: str | None, *, imbalance: str = "none", table: str = ""
@@ -164,10 +169,3 @@ class Imbalance(Recipe):
                 loss = f"loss of CACR (K = 4){where}"
                 asked += [Comparison(f"loss of {rival}{where}", loss) for rival in ("CL", "HN-CL", "CMC (K = 4)")]
         return asked, values
-
-
-def best_rate(method: str, trials: list[Training], store: Store) -> str | None:
-    """The learning rate of the best linear accuracy on held-out images, once all have been tried."""
-    rows = [store.rows_of(trial)[:1] for trial in trials if trial.keys["method"] == method]
-    scores = {row["lr"]: float(row["linear"]) for [row] in filter(None, rows)}
-    return max(RATES, key=lambda rate: scores[rate]) if scores.keys() >= set(RATES) else None
