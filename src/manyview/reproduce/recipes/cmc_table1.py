@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from manyview.reproduce.cmc_grid import RANDOM, REMARK, BesideRandom, CmcGrid, cmc_run
 from manyview.reproduce.job import Job
+from manyview.reproduce.recipe import Found
 from manyview.reproduce.setting import Setting
 from manyview.reproduce.verdict import Comparison
 
@@ -28,8 +29,8 @@ class ColourSpaces(CmcGrid):
     )
     expectation = "Splits ahead of RGB; the two colour spaces within a point of each other."
     remarks = (
-        f"{REMARK} RGB is instance discrimination with the same bank: one network and half "
-        "the features of two views, so that each row has random weights beside it."
+        f"{REMARK} RGB is instance discrimination with the same bank: one network and half the features of two views, "
+        "so that each row has random weights beside it, and the gains over those are compared too."
     )
     paper_setup = "ImageNet, ResNet-50 for each view, 200 epochs"
     variables = ("views", "encoder")
@@ -41,11 +42,23 @@ class ColourSpaces(CmcGrid):
         Comparison("{Y, DbDr} + RA", "{Y, DbDr}"),
         Comparison("{L, ab}", "{L, ab}, random"),
         Comparison("RGB", "RGB, random"),
+        Comparison("gain of {L, ab}", "gain of RGB"),
+        Comparison("gain of {Y, DbDr}", "gain of RGB"),
     )
 
     def runs(self, setting: Setting, seed: int) -> list[Job]:
         looks = (BesideRandom(),)
         return [cmc_run(setting, {"views": name}, seed, *words, looks=looks) for name, words in VARIANTS.items()]
+
+    def values(self, found: Found) -> dict[str, dict[int, float]]:
+        """Beside the accuracies, what each row gains over random weights: a second network has features of its own."""
+        values = super().values(found)
+        gains = {
+            f"gain of {name}": {seed: value - values[f"{name}, random"][seed] for seed, value in values[name].items()}
+            for name in VARIANTS
+            if name in values
+        }
+        return values | gains
 
     def label(self, row: Mapping[str, str]) -> str:
         return f"{row['views']}, random" if row["encoder"] == RANDOM else row["views"]
