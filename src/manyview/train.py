@@ -65,8 +65,9 @@ def train(
         for part, (images, index) in enumerate(
             zip(batch.images.chunk(accumulate), batch.index.chunk(accumulate), strict=True)
         ):
-            index = index.to(device, non_blocking=True)
+            # Planned on the host, which has to read the plan to know what is to be done.
             views = augment.apply(images.to(device, non_blocking=True), augment.plan(index, batch.epoch))
+            index = index.to(device, non_blocking=True)
             if precision == "float64":
                 views = views.double()
             with method.deferred_average() if part + 1 < accumulate else nullcontext():

@@ -56,19 +56,17 @@ class CMCMoCo(Queued, Branched):
     def scores(self, q: Tensor, k: Tensor, batch: ViewBatch, means: list[Tensor]) -> Scores:
         """Of anchors against the keys of the view that they meet; `means` collects those of the positives."""
 
+        width = q.shape[1] // len(self.names)
+        columns = {name: slice(i * width, (i + 1) * width) for i, name in enumerate(self.names)}
+
         def against(anchor: str, other: str) -> tuple[Tensor, Tensor]:
-            query = self.in_place_of(q, anchor, other)
-            positives, negatives = similarity(query, k), self.queue.similarity(query, batch.index)
-            if (there := self.presence.there(other)) is not None:
+            query, there = q[:, columns[anchor]] * len(self.names), self.presence.there(other)  # views are 1/√V long
+            positives = similarity(query, k[:, :, columns[other]])
+            negatives = self.queue.similarity(query, batch.index, columns=columns[other])
+            if there is not None:
                 owner = self.queue.owner  # -1 where a slot was never filled: its random key stays
                 negatives = negatives.masked_fill(~there[owner.clamp_min(0)] & (owner >= 0), -torch.inf)
             means.append(positives.detach().mean())
             return positives, negatives
 
         return against
-
-    def in_place_of(self, q: Tensor, anchor: str, other: str) -> Tensor:
-        """The anchor's view where keys have the other one, and nothing elsewhere: its products with whole keys are the
-        cosines of the two views."""
-        view = q.chunk(len(self.names), 1)[self.names.index(anchor)] * len(self.names)
-        return torch.cat([view if name == other else torch.zeros_like(view) for name in self.names], 1)

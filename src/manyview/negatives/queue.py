@@ -34,9 +34,10 @@ class Queue(nn.Module):
         self.register_buffer("owner", torch.full((size,), -1))  # -1: nobody's
         self.register_buffer("pushed", torch.zeros((), dtype=torch.int64))
 
-    def similarity(self, query: Tensor, index: Tensor | None = None) -> Tensor:
-        """Scores of `query` (N, D), whose sample numbers are `index` (N,), against the queue: (N, size)."""
-        scores = similarity(query, self.keys)
+    def similarity(self, query: Tensor, index: Tensor | None = None, *, columns: slice = slice(None)) -> Tensor:
+        """Scores of `query` (N, D), whose sample numbers are `index` (N,), against the queue: (N, size). Where keys are
+        several views side by side, the query meets the one in `columns`."""
+        scores = similarity(query, self.keys[:, columns])
         if self.start == "empty":
             scores[:, int(self.pushed) :] = -torch.inf
         if self.mask_own:
