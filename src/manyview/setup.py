@@ -124,9 +124,9 @@ def measure_views(encoder: Encoder, source: Source, seed: int) -> None:
         buffer.copy_(torch.tensor([number for name in towers.named for number in table[name]]).view(-1, 1, 1))
 
 
-def some_samples(source: Source, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Samples (n, C, H, W) for statistics and their numbers (n,), the same ones whoever asks."""
-    chosen = sampled(len(source), MEASURED, seed)
+def some_samples(source: Source, seed: int, limit: int = MEASURED) -> Iterator[tuple[Tensor, Tensor]]:
+    """At most `limit` samples (n, C, H, W) from all over the source and their numbers (n,), the same ones whoever asks."""
+    chosen = sampled(len(source), limit, seed)
     if source.size is not None:
         yield from ((source.batch(some), some) for some in chosen.split(100))
         return

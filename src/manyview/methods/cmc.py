@@ -14,9 +14,9 @@ from manyview.encoders import Encoder, EncoderConfig
 from manyview.errors import UserError
 from manyview.methods.base import Chance, Paper, ViewBatch
 from manyview.methods.jigsaw import Branched, BranchedConfig
-from manyview.methods.view_graph import ways
+from manyview.methods.view_graph import Seen, ways
 from manyview.negatives import MemoryBank
-from manyview.objectives import info_nce, mutual_information_bound, nce, normaliser
+from manyview.objectives import info_nce, nce, normaliser
 from manyview.objectives.multiview import Scores
 
 __all__ = ["CMC", "CMCConfig"]
@@ -75,7 +75,7 @@ class CMC(Branched):
         self.fresh: list[tuple[Tensor, Tensor]] = []  # views and sample numbers of this step, for the banks after it
 
     def step(self, batch: ViewBatch) -> dict[str, Tensor]:
-        losses, means = [], list[Tensor]()
+        losses, seen = [], Seen(softmax=self.config.contrast == "softmax")
         for branch, (share, together) in enumerate(self.branches(batch)):
             views = self.apart(together)
             if branch == 0:
@@ -83,27 +83,20 @@ class CMC(Branched):
             number = {way: branch * len(self.directions) + i for i, way in enumerate(self.directions)}
             contrast = {way: partial(self.contrast, number=number[way]) for way in self.directions}
             losses.append(
-                share * self.along_graph(views, self.scores(views, batch, number, means), contrast, batch.index)
+                share * self.along_graph(views, self.scores(views, batch, number), contrast, batch.index, seen)
             )
-        metrics = {"loss": torch.stack(losses).sum(), "positive": torch.stack(means).mean()}
-        if self.config.contrast == "softmax":
-            mean = metrics["loss"].detach() / len(self.directions)
-            metrics["information"] = mutual_information_bound(mean, self.config.draw)
-        return metrics
+        return {"loss": torch.stack(losses).sum(), **seen.metrics()}
 
-    def scores(
-        self, views: Mapping[str, Tensor], batch: ViewBatch, number: Mapping[tuple[str, str], int], means: list[Tensor]
-    ) -> Scores:
-        """Of anchors against the bank of the view that they meet; `means` collects those of the positives."""
+    def scores(self, views: Mapping[str, Tensor], batch: ViewBatch, number: Mapping[tuple[str, str], int]) -> Scores:
+        """Of anchors against the bank of the view that they meet."""
 
         def against(anchor: str, other: str) -> tuple[Tensor, Tensor]:
             bank, query, index = self.bank(other), views[anchor], batch.index
-            draw = {"seed": self.seed, "step": batch.step, "direction": number[anchor, other]}
-            positives, negatives = bank.positives(query, index), bank.similarity(query, index, **draw)
-            if (there := self.presence.there(other)) is not None:
-                negatives = negatives.masked_fill(~there[bank.drawn(index, **draw)], -torch.inf)
-            means.append(positives.detach().mean())
-            return positives, negatives
+            negatives = bank.similarity(
+                query, index, seed=self.seed, step=batch.step, direction=number[anchor, other],
+                there=self.presence.there(other),
+            )  # fmt: skip
+            return bank.positives(query, index), negatives
 
         return against
 

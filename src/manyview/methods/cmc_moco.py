@@ -10,8 +10,8 @@ from manyview.methods.base import Chance, ViewBatch
 from manyview.methods.cmc import CMC
 from manyview.methods.jigsaw import Branched, BranchedConfig
 from manyview.methods.queued import QueueConfig, Queued
-from manyview.methods.view_graph import ways
-from manyview.objectives import info_nce, mutual_information_bound, similarity
+from manyview.methods.view_graph import Seen, ways
+from manyview.objectives import info_nce, similarity
 from manyview.objectives.multiview import Scores
 
 __all__ = ["CMCMoCo", "CMCMoCoConfig"]
@@ -44,17 +44,15 @@ class CMCMoCo(Queued, Branched):
         k = self.encode_keys(batch.views[1:2], batch)  # (N, 1, V·D)
         self.fresh.append((k[:, 0], batch.index))
         contrast = partial(info_nce, temperature=self.config.temperature)
-        means = list[Tensor]()
+        seen = Seen()
         losses = [
-            share * self.along_graph(self.apart(q), self.scores(q, k, batch, means), contrast, batch.index)
+            share * self.along_graph(self.apart(q), self.scores(q, k, batch), contrast, batch.index, seen)
             for share, q in branches
         ]
-        loss = torch.stack(losses).sum()
-        bound = mutual_information_bound(loss.detach() / len(self.directions), self.config.queue_size)
-        return {"loss": loss, "positive": torch.stack(means).mean(), "information": bound}
+        return {"loss": torch.stack(losses).sum(), **seen.metrics()}
 
-    def scores(self, q: Tensor, k: Tensor, batch: ViewBatch, means: list[Tensor]) -> Scores:
-        """Of anchors against the keys of the view that they meet; `means` collects those of the positives."""
+    def scores(self, q: Tensor, k: Tensor, batch: ViewBatch) -> Scores:
+        """Of anchors against the keys of the view that they meet."""
 
         width = q.shape[1] // len(self.names)
         columns = {name: slice(i * width, (i + 1) * width) for i, name in enumerate(self.names)}
@@ -66,7 +64,6 @@ class CMCMoCo(Queued, Branched):
             if there is not None:
                 owner = self.queue.owner  # -1 where a slot was never filled: its random key stays
                 negatives = negatives.masked_fill(~there[owner.clamp_min(0)] & (owner >= 0), -torch.inf)
-            means.append(positives.detach().mean())
             return positives, negatives
 
         return against

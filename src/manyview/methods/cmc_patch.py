@@ -14,7 +14,7 @@ from manyview.encoders import Encoder, EncoderConfig, Towers, layer_features, wi
 from manyview.encoders.encoder import at_least_float32
 from manyview.errors import UserError
 from manyview.methods.base import Paper, ViewBatch
-from manyview.methods.view_graph import GraphConfig, ViewGraph
+from manyview.methods.view_graph import GraphConfig, Seen, ViewGraph
 from manyview.objectives import info_nce, patch_scores
 from manyview.views.patches import strided
 
@@ -65,7 +65,7 @@ class CMCPatch(ViewGraph):
         together, *maps = self.embed(batch.views[0])  # (N, V·D), and for each view (N, D, h, w)
         views, pools = self.apart(together), dict(zip(self.names, map(distributed.gather, maps), strict=True))
         there = self.presence.of(distributed.gather(batch.index))
-        means: list[Tensor] = []
+        seen = Seen()
 
         def scores(anchor: str, other: str) -> tuple[Tensor, Tensor]:
             pool, query = pools[other], views[anchor]
@@ -73,11 +73,11 @@ class CMCPatch(ViewGraph):
             if there is not None:
                 positions = pool.shape[-2] * pool.shape[-1]
                 negatives = negatives.masked_fill(~there[other].repeat_interleave(positions), -torch.inf)
-            means.append(positives.detach().mean())
             return positives, negatives
 
-        loss = self.along_graph(views, scores, partial(info_nce, temperature=self.config.temperature), batch.index)
-        return {"loss": loss, "positive": torch.stack(means).mean()}
+        contrast = partial(info_nce, temperature=self.config.temperature)
+        loss = self.along_graph(views, scores, contrast, batch.index, seen)
+        return {"loss": loss, **seen.metrics()}
 
 
 class StridedHeads(nn.Module):

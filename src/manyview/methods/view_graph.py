@@ -12,11 +12,12 @@ from manyview import distributed
 from manyview.encoders import Encoder, EncoderConfig
 from manyview.errors import UserError
 from manyview.methods.base import Method
-from manyview.objectives import directions, multiview
+from manyview.objectives import directions, multiview, mutual_information_bound
 from manyview.objectives.multiview import Contrast, Direction, Scores
+from manyview.objectives.rows import finite_counts
 from manyview.views.named import named_views
 
-__all__ = ["GraphConfig", "ViewGraph", "ways"]
+__all__ = ["GraphConfig", "Seen", "ViewGraph", "ways"]
 
 
 @dataclass(frozen=True)
@@ -61,16 +62,55 @@ class ViewGraph(Method):
         scores: Scores,
         contrast: Contrast | Mapping[Direction, Contrast],
         index: Tensor,
+        seen: "Seen | None" = None,
     ) -> Tensor:
+        """`multiview` of these views; `seen` takes down what is met on the way."""
+        each = contrast if isinstance(contrast, Mapping) else dict.fromkeys(self.directions, contrast)
         return multiview(
             views,
             scores,
-            contrast=contrast,
+            contrast=each if seen is None else {way: seen.watching(way, each[way]) for way in self.directions},
             graph=self.config.graph,
             core=self.config.core,
             present=self.presence.of(index),
             over_ranks=distributed.mean,
         )
+
+
+class Seen:
+    """What a step meets: the mean cosine of positives and, of a softmax, how much the views of each pair share at least
+    (Eq. 6); over the samples that have both views, on all ranks."""
+
+    def __init__(self, *, softmax: bool = True) -> None:
+        self.softmax = softmax
+        self.sums: dict[Direction, list[Tensor]] = {}  # by pair, of all its terms: cosines, bounds, samples
+
+    def watching(self, direction: Direction, contrast: Contrast) -> Contrast:
+        back = direction[::-1]
+        parts = self.sums.setdefault(back if back in self.sums else direction, [])
+
+        def watched(positives: Tensor, negatives: Tensor, *, reduction: Literal["none"]) -> Tensor:
+            terms = contrast(positives, negatives, reduction=reduction)
+            with torch.no_grad():
+                # Masked negatives are none, and without any nothing is known.
+                bounds = (
+                    mutual_information_bound(terms, finite_counts(negatives).clamp_min(1)) if self.softmax else terms
+                )
+                parts.append(torch.stack((positives.mean(1), bounds, torch.ones_like(terms))).sum(1))
+            return terms
+
+        return watched
+
+    def metrics(self) -> dict[str, Tensor]:
+        sums = distributed.mean(torch.stack([torch.stack(parts).sum(0) for parts in self.sums.values()]))  # (pairs, 3)
+        cosines, bounds, samples = sums.T
+        found = {"positive": cosines.sum() / samples.sum().clamp_min(1e-9)}
+        if self.softmax:
+            each = bounds / samples.clamp_min(1e-9)
+            found["information"] = each.mean()
+            if len(each) > 1:
+                found |= {f"information_{a}_{b}": bound for (a, b), bound in zip(self.sums, each, strict=True)}
+        return found
 
 
 class Presence(nn.Module):

@@ -40,15 +40,18 @@ class MemoryBank(nn.Module):
         self._check(index)
         return similarity(query, self.entries[index].unsqueeze(1))
 
-    def similarity(self, query: Tensor, index: Tensor, *, seed: int, step: int, direction: int = 0) -> Tensor:
-        """Scores of `query` (N, D), whose samples are `index` (N,), against the entries drawn for it: (N, draw)."""
+    def similarity(
+        self, query: Tensor, index: Tensor, *, seed: int, step: int, direction: int = 0, there: Tensor | None = None
+    ) -> Tensor:
+        """Scores of `query` (N, D), whose samples are `index` (N,), against the entries drawn for it: (N, draw). Those
+        of samples that are not `there` (n,), since they lack the view, are excluded."""
         self._check(index)
 
         def draw(some: Tensor) -> Tensor:
             return self.drawn(some, seed=seed, step=step, direction=direction)
 
         with torch.autocast(query.device.type, enabled=False):
-            return drawn_similarity(at_least_float32(query), self.entries, index, draw, self.draw)
+            return drawn_similarity(at_least_float32(query), self.entries, index, draw, self.draw, there)
 
     def drawn(self, index: Tensor, *, seed: int, step: int, direction: int = 0) -> Tensor:
         """The entries that the samples `index` (N,) meet in this step: (N, draw), uniform over all other samples, with

@@ -24,19 +24,24 @@ _DRAWS_AT_ONCE = 2**17
 _SCORES_AT_ONCE = 2**20
 
 
-def drawn_similarity(query: Tensor, rows: Tensor, index: Tensor, draw: Draw, count: int) -> Tensor:
-    """Dot products of `query` (N, D) with those of `rows` (n, D) that `draw(index)` (N, count) names: (N, count).
+def drawn_similarity(
+    query: Tensor, rows: Tensor, index: Tensor, draw: Draw, count: int, there: Tensor | None = None
+) -> Tensor:
+    """Dot products of `query` (N, D) with those of `rows` (n, D) that `draw(index)` (N, count) names: (N, count); -inf
+    for rows that are not `there` (n,).
 
     `draw` works on any part of `index` (N,) and gives it the same numbers whenever it is asked. The gradient goes to
     the query alone.
     """
-    return _DrawnSimilarity.apply(query, rows, index, draw, count)  # type: ignore[no-any-return]
+    return _DrawnSimilarity.apply(query, rows, index, draw, count, there)  # type: ignore[no-any-return]
 
 
 class _DrawnSimilarity(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, query: Tensor, rows: Tensor, index: Tensor, draw: Draw, count: int) -> Tensor:
-        ctx.save_for_backward(rows, index)
+    def forward(
+        ctx: Any, query: Tensor, rows: Tensor, index: Tensor, draw: Draw, count: int, there: Tensor | None
+    ) -> Tensor:
+        ctx.save_for_backward(rows, index, there)
         ctx.draw, ctx.count = draw, count
         scores = query.new_empty(len(query), count)
         few = len(rows) <= _ROWS_PER_DRAW_FORWARD * count
@@ -46,22 +51,26 @@ class _DrawnSimilarity(torch.autograd.Function):
                 torch.gather(query[part] @ rows.T, 1, drawn, out=target)
             else:
                 _gather_and_multiply(query[part], rows, drawn, out=target)
+            if there is not None:
+                target.masked_fill_(~there[drawn], -torch.inf)
         return scores
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
-        rows, index = ctx.saved_tensors
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None, None]:
+        rows, index, there = ctx.saved_tensors
         result = gradient.new_empty(len(gradient), rows.shape[1])
         few = len(rows) <= _ROWS_PER_DRAW_BACKWARD * ctx.count
         for part in _parts(len(gradient), ctx.count, len(rows) if few else 1):
             drawn, weights = ctx.draw(index[part]), gradient[part].contiguous()
+            if there is not None:
+                weights = weights.masked_fill(~there[drawn], 0.0)
             if few:
                 summed = weights.new_zeros(len(drawn), len(rows)).scatter_add_(1, drawn, weights)
                 torch.matmul(summed, rows, out=result[part])
             else:
                 result[part] = F.embedding_bag(drawn, rows, per_sample_weights=weights, mode="sum")
-        return result, None, None, None, None
+        return result, None, None, None, None, None
 
 
 def _gather_and_multiply(query: Tensor, rows: Tensor, drawn: Tensor, *, out: Tensor) -> None:

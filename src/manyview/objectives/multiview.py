@@ -113,11 +113,12 @@ def within_batch(
     return scores
 
 
-def mutual_information_bound(loss: Tensor, k: int) -> Tensor:
+def mutual_information_bound(loss: Tensor, k: int | Tensor) -> Tensor:
     r"""What a loss with k negatives says about its two views, in nats, Eq. 6:
 
     $$I(z_a;z_b)\ge\log k-\mathcal{L}_{contrast}$$
 
-    `loss` is that of one direction; of several, their mean gives the mean bound.
+    `loss` is that of one direction; of several, their mean gives the mean bound. Losses (N,) of single samples may each
+    have a k of their own.
     """
-    return math.log(k) - loss
+    return (k.to(loss).log() if isinstance(k, Tensor) else math.log(k)) - loss

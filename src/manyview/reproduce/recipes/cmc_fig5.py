@@ -16,6 +16,8 @@ from manyview.reproduce.plots import figure
 from manyview.reproduce.recipe import Found
 from manyview.reproduce.setting import Setting
 from manyview.reproduce.verdict import Comparison
+from manyview.setup import some_samples
+from manyview.stack import COLOURS
 from manyview.views.colourspaces import SPLITS, split
 
 __all__ = ["Information"]
@@ -36,9 +38,8 @@ class SharedInformation:
         return f"mine-{self.space}-{self.seed}"
 
     def __call__(self, run: Path, setting: Setting) -> list[Row]:
-        source = open_source(setting.train)
-        index = torch.arange(min(len(source), 64 if setting.quick else IMAGES))
-        images = F.adaptive_avg_pool2d(source.batch(index) / 255, (SIDE, SIDE))
+        drawn = some_samples(open_source(setting.train), self.seed, 64 if setting.quick else IMAGES)
+        images = torch.cat([F.adaptive_avg_pool2d(samples[:, :COLOURS] / 255, (SIDE, SIDE)) for samples, _ in drawn])
         one, other = split(images, self.space).values()
         steps = 20 if setting.quick else 2000
         return [{"information": f"{estimate_mutual_information(one, other, seed=self.seed, steps=steps):.4f}"}]
