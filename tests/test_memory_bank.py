@@ -124,14 +124,30 @@ def test_half_precision_is_raised_and_autocast_changes_nothing() -> None:
     assert half.grad.dtype == torch.bfloat16
 
 
+@pytest.mark.parametrize("n", [20, 300, 900])
+def test_entries_of_samples_without_the_view_are_excluded(n: int) -> None:
+    bank, index = make(n, 3, 30), torch.arange(6)
+    there, drawn = torch.arange(n) % 3 != 0, bank.drawn(index, seed=SEED, step=STEP)
+    query, weights = unit(6, 3).requires_grad_(), unit(6, 30, seed=2)
+    scores = bank.similarity(query, index, seed=SEED, step=STEP, there=there)
+    all_scores = bank.similarity(query, index, seed=SEED, step=STEP)
+    assert torch.equal(scores, all_scores.masked_fill(~there[drawn], -torch.inf))
+    (gradient,) = torch.autograd.grad(scores, query, weights)
+    for i in range(6):
+        met = there[drawn[i]]
+        assert torch.allclose(gradient[i], weights[i, met] @ bank.entries[drawn[i, met]], atol=1e-12)
+
+
+@pytest.mark.parametrize("missing", [False, True])
 @pytest.mark.parametrize("n", [20_000, 300_000])
-def test_scoring_and_learning_take_less_than_three_score_matrices(n: int) -> None:
+def test_scoring_and_learning_take_less_than_three_score_matrices(n: int, missing: bool) -> None:
     queries, draw, dim = 256, 16_384, 128
+    there = torch.arange(n) % 2 == 0 if missing else None
     bank = MemoryBank(n, dim, momentum=0.5, draw=draw)
     query, index = normalize(torch.randn(queries, dim)).requires_grad_(), torch.arange(queries)
 
     def learn() -> None:
-        negatives = bank.similarity(query, index, seed=SEED, step=STEP)
+        negatives = bank.similarity(query, index, seed=SEED, step=STEP, there=there)
         info_nce(bank.positives(query, index), negatives, temperature=0.07).backward()
 
     assert peak_memory(learn) < 3 * 4 * queries * draw

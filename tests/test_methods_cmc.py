@@ -133,6 +133,7 @@ def test_any_number_of_views_meet_along_the_graph(graph: Any, core: str | None, 
     parts = dict(zip(names, (method.encoder(b.views[0]) * math.sqrt(3)).chunk(3, 1), strict=True))
     pairs = [("depth", "L"), ("depth", "normals")] if core else [("L", "depth"), ("L", "normals"), ("depth", "normals")]
     expected, direction = torch.zeros((), dtype=torch.float64), 0
+    bounds, cosines = dict[tuple[str, str], list[float]](), list[float]()
     for a, z in pairs:
         for anchor, other in ((a, z), (z, a)):
             bank = method.banks[names.index(other)]
@@ -144,10 +145,16 @@ def test_any_number_of_views_meet_along_the_graph(graph: Any, core: str | None, 
                 met = [sample, *(j for j in drawn[i].tolist() if not missing or present(other, j))]
                 logits = torch.stack([parts[anchor][i] @ bank.entries[j] for j in met]) / 0.2
                 terms.append(logits.logsumexp(0) - logits[0])
+                bounds.setdefault((a, z), []).append(math.log(max(1, len(met) - 1)) - value(terms[-1]))
+                cosines.append(0.2 * value(logits[0]))
             expected = expected + torch.stack(terms).mean()
             direction += 1
     metrics = method.step(b)
     assert value(metrics["loss"]) == pytest.approx(value(expected), abs=1e-10)
+    assert value(metrics["positive"]) == pytest.approx(sum(cosines) / len(cosines), abs=1e-10)
+    each = {f"information_{a}_{z}": sum(found) / len(found) for (a, z), found in bounds.items()}
+    assert {name: value(metrics[name]) for name in each} == pytest.approx(each, abs=1e-10)
+    assert value(metrics["information"]) == pytest.approx(sum(each.values()) / len(each), abs=1e-10)
     before = [bank.entries.clone() for bank in method.banks]
     method.after_step()
     for name, bank, old in zip(names, method.banks, before, strict=True):
@@ -160,8 +167,9 @@ def test_a_batch_whose_samples_each_have_one_view_teaches_nothing() -> None:
     for contrast in ("softmax", "nce"):
         method = make(CMC, CMCConfig(views="L,depth", contrast=contrast, **SMALL))  # type: ignore[arg-type]
         method.know_present({"depth": torch.zeros(SAMPLES, dtype=torch.bool)})
-        loss = method.step(many())["loss"]
-        assert value(loss) == 0
+        metrics = method.step(many())
+        loss = metrics["loss"]
+        assert value(loss) == value(metrics["positive"]) == value(metrics.get("information", loss)) == 0
         loss.backward()
         assert all(p.grad is None or not p.grad.any() for p in method.encoder.parameters())
 

@@ -12,6 +12,7 @@ from manyview.cli import main
 from manyview.data import open_source
 from manyview.data.missing import Incomplete
 from manyview.encoders import Towers, load
+from manyview.views.colourspaces import SPLITS
 
 FEW = ["--data", "scenes:64", "--batch-size", "16", "--image-size", "16", "--max-steps", "3", "--watch-every", "0"]
 VIEWS = "lab,depth,normals,segmentation"
@@ -100,6 +101,33 @@ def test_what_cannot_be_is_said_in_one_line(
     assert main(["pretrain", *words, *flags]) == 2
     assert complaint in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("space", SPLITS)
+def test_grey_images_have_nothing_to_split(space: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    for number in range(20):
+        Image.new("RGB", (16, 16), (9 * number,) * 3).save(folder / f"{number}.png")
+    flags = ["--data", str(folder), "--batch-size", "4", "--max-steps", "1", "--out", str(tmp_path / "run")]
+    assert main(["pretrain", "cmc", "--views", space, *flags]) == 2
+    assert f"the images are grey, so that {space} has nothing to split" in capsys.readouterr().err
+
+
+def test_strided_crops_must_fit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = [
+        "--data",
+        "scenes:64",
+        "--image-size",
+        "12",
+        "--strided",
+        "--max-steps",
+        "1",
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    assert main(["pretrain", "cmc-patch", *flags]) == 2
+    assert "crops of 16 px do not fit into views of 12 px: use --image-size 32 or more" in capsys.readouterr().err
 
 
 def test_randaugment_is_not_for_views_that_must_stay_in_place(

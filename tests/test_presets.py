@@ -1,6 +1,6 @@
 """What a preset makes of a method and its images."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,11 @@ import torch
 from manyview import presets
 from manyview.config import AnyConfig, DataConfig, RunConfig
 from manyview.data.source import Arrays
+from manyview.encoders import build_encoder
 from manyview.errors import UserError
-from manyview.methods import METHODS, find
+from manyview.methods import METHODS, ViewBatch, find
 from manyview.methods.many_views import ManyViews
+from manyview.methods.view_graph import ViewGraph
 
 RUN, DATA = RunConfig(out=Path("run")), DataConfig(data="somewhere")
 
@@ -75,7 +77,36 @@ def test_cmcs_appendix_e(
     assert (optim.optimizer, optim.lr, optim.epochs, optim.decay) == (optimizer, lr, epochs, decay)
     assert [round(share * epochs, 6) for share in optim.milestones] == falls
     own = config.method
-    assert (own.temperature, own.contrast) == ((0.1, "nce") if setup == "paper-stl10" else (0.07, "softmax"))
+    expected = {"paper-alexnet": (0.07, "nce", 4096), "paper-stl10": (0.1, "nce", 16_384)}
+    assert (own.temperature, own.contrast, own.draw) == expected.get(setup, (0.07, "softmax", 16_384))
+
+
+def test_cmc_with_parts_of_others_learns_for_240_epochs() -> None:
+    lengths = {name: find(name).paper.optim.epochs for name in METHODS if "cmc" in name or name == "pirl"}
+    assert {name for name, epochs in lengths.items() if epochs == 240} == {
+        *("pirl", "cmc-pirl", "cmc-moco", "cmc-moco-pirl")
+    }
+
+
+@pytest.mark.parametrize("setup", presets.CMC_SETUPS)
+@pytest.mark.parametrize("name", [name for name, kind in METHODS.items() if issubclass(kind, ViewGraph)])
+def test_every_method_of_cmc_takes_a_step_in_its_setups(name: str, setup: Any) -> None:
+    """Or says why not: patches of a jigsaw are smaller than AlexNet's first layers take."""
+    kind = find(name)
+    config = presets.paper_cmc(kind, RUN, DATA, setup)
+    small = {"draw": 8, "queue_size": 8}
+    known = {field.name for field in fields(config.method)} & small.keys()
+    own = replace(config.method, **{key: small[key] for key in known})
+    encoder = build_encoder(kind.encoder_config(own, config.encoder), image_size=config.views.image_size)
+    method = kind(own, encoder, samples=20, seed=0)
+    size = config.views.image_size
+    views = torch.rand(kind.view_count(own), 2, 3, size, size, generator=torch.Generator().manual_seed(0))
+    batch = ViewBatch(views, torch.tensor([3, 5]), 0, 10)
+    if "pirl" in name and setup == "paper-alexnet":
+        with pytest.raises(UserError, match="alexnet-half takes images and patches of 64 px or more, not 56"):
+            method.step(batch)
+        return
+    assert method.step(batch)["loss"].isfinite()
 
 
 def test_cmcs_patches_and_what_is_not_cmcs() -> None:

@@ -8,7 +8,6 @@ from manyview.data import Source
 from manyview.encoders import EncoderConfig
 from manyview.errors import UserError
 from manyview.methods import METHODS, Method
-from manyview.methods.cmc import CMC
 from manyview.methods.cmc_patch import CMCPatch
 from manyview.methods.many_views import ManyViews, SmallSet
 from manyview.methods.view_graph import ViewGraph
@@ -70,12 +69,16 @@ def paper_cmc(method: type[Method], run: RunConfig, data: DataConfig, setup: CMC
         raise UserError(f"--preset {setup} is one of CMC's and has no values for {method.name}: use one of {own}")
     patches = issubclass(method, CMCPatch)
     own_values: dict[str, object] = {}
-    if setup == "paper-stl10" and not patches:
-        own_values = {"temperature": 0.1} | ({"contrast": "nce"} if issubclass(method, CMC) else {})
+    if not patches:
+        own_values = {
+            "paper-alexnet": {"contrast": "nce", "draw": 4096},  # D.2
+            "paper-stl10": {"contrast": "nce", "temperature": 0.1},
+            "paper-nyu": {},
+        }[setup]
     encoder, size = {
         "paper-alexnet": (EncoderConfig(backbone="alexnet-half", head="linear", dim=128), 224),
         "paper-stl10": (EncoderConfig(backbone="alexnet-half-small", head="linear", dim=64), 64),
-        "paper-nyu": (EncoderConfig(backbone="nyu", head="linear", dim=128), 128),
+        "paper-nyu": (EncoderConfig(backbone="nyu", head="linear", dim=256), 128),  # as wide as its fc7
     }[setup]
     sgd = OptimConfig(lr=0.03, weight_decay=1e-4, schedule="step")
     adam = OptimConfig(optimizer="adam", lr=1e-3, weight_decay=0.0, schedule="step", decay=0.2)

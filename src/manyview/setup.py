@@ -18,12 +18,12 @@ from manyview.encoders import Encoder, Towers, build_encoder
 from manyview.errors import UserError
 from manyview.evaluate import open_test, splits
 from manyview.methods import Method
+from manyview.stack import COLOURS
 from manyview.train import build_optimizer, build_schedule
 from manyview.views import Augment, recipe
-from manyview.views.colourspaces import convert
 from manyview.views.named import split_views
 from manyview.views.recipes import RAND
-from manyview.views.statistics import measure, refuse_grey, sampled
+from manyview.views.statistics import mean_chroma, measure, refuse_grey, sampled
 
 __all__ = ["Parts", "build", "build_augment", "pick_device"]
 
@@ -108,24 +108,27 @@ def measure_views(encoder: Encoder, source: Source, seed: int) -> None:
     if not isinstance(towers, Towers):
         return
 
-    spaces = {view.space for view in towers.named.values() if view.space is not None}
+    spaces = sorted({view.space for view in towers.named.values() if view.space is not None})
     there = source.present or {}
 
     def views() -> Iterator[dict[str, Tensor]]:
+        chroma = []
         for samples, index in some_samples(source, seed):
+            chroma.append(mean_chroma(samples[:, :COLOURS]))
             found = split_views(samples / 255, towers.named)
-            found = {name: view[there[name][index]] if name in there else view for name, view in found.items()}
-            yield found | {space: convert(samples[:, :3], space) for space in spaces}
+            yield {name: view[there[name][index]] if name in there else view for name, view in found.items()}
+        # Said before a channel is found to be constant, which it is for the same reason.
+        if spaces and chroma:
+            refuse_grey(chroma, ", ".join(spaces))
 
     statistics = measure(views())
-    for space in spaces:
-        refuse_grey(statistics.std[space], space)
     for buffer, table in ((towers.mean, statistics.mean), (towers.std, statistics.std)):
         buffer.copy_(torch.tensor([number for name in towers.named for number in table[name]]).view(-1, 1, 1))
 
 
 def some_samples(source: Source, seed: int, limit: int = MEASURED) -> Iterator[tuple[Tensor, Tensor]]:
-    """At most `limit` samples (n, C, H, W) from all over the source and their numbers (n,), the same ones whoever asks."""
+    """At most `limit` samples (n, C, H, W) from everywhere in the source and their numbers (n,): the same ones whoever
+    asks."""
     chosen = sampled(len(source), limit, seed)
     if source.size is not None:
         yield from ((source.batch(some), some) for some in chosen.split(100))

@@ -3,9 +3,11 @@
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 from manyview.encoders import build_backbone
 from manyview.encoders.backbones import feature_width
+from manyview.encoders.plain import build_plain
 from manyview.errors import UserError
 
 torch.set_num_threads(1)
@@ -133,8 +135,22 @@ def test_alexnet_small_keeps_the_names_of_its_tensors() -> None:
     assert names == {f"{layer}.{part}" for layer in layers for part in (0, 1)}
 
 
-def test_alexnet_small_refuses_images_of_another_size_than_it_was_built_for() -> None:
-    with pytest.raises(ValueError, match="built for 16 px"):
-        build_backbone("alexnet-small", image_size=16)(torch.rand(2, 3, 32, 32))
+def test_patches_of_an_image_have_their_maps_brought_to_its_grid() -> None:
+    network = build_plain("alexnet-half-small", 64, 3).eval()
+    images = torch.rand(2, 3, 64, 64)
+    small = F.interpolate(images, size=(16, 16), mode="area")
+    maps = small
+    for name, layer in network.named_children():
+        if name == "fc6":
+            break
+        maps = layer(maps)
+    assert maps.shape[-2:] == (1, 1)
+    spread = maps.expand(-1, -1, network.grid, network.grid)
+    assert torch.allclose(network(small), network.fc7(network.fc6(spread.flatten(1))), atol=1e-6)
+    with pytest.raises(UserError, match="alexnet-half-small takes images and patches of 16 px or more, not 15: use a"):
+        network(torch.rand(2, 3, 15, 40))
+
+
+def test_a_size_beyond_those_of_the_table_is_refused() -> None:
     with pytest.raises(UserError, match=r"alexnet-small takes images of 16 to 96 px, not --image-size 224"):
         build_backbone("alexnet-small", image_size=224)

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from manyview.data.scenes import Scenes, render
 from manyview.errors import UserError
-from manyview.views.colourspaces import SPLITS, convert, split
-from manyview.views.statistics import Statistics, measure, refuse_grey, sampled
+from manyview.views.colourspaces import SPLITS, split
+from manyview.views.statistics import Statistics, mean_chroma, measure, refuse_grey, sampled
 
 
 @cache
@@ -72,11 +72,21 @@ def test_a_sample_depends_on_the_seed_alone() -> None:
     assert torch.equal(sampled(50, 100, seed=0), torch.arange(50))
 
 
-def test_grey_images_have_no_colour_to_normalise() -> None:
-    greys = torch.randint(0, 256, (4, 1, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(4))
-    for name in ("lab", "ydbdr", "hsv"):
-        with pytest.raises(UserError, match=f"grey, so that {name} has|same in all pixels"):
-            refuse_grey(measure([{name: convert(greys.expand(-1, 3, -1, -1), name)}]).std[name], name)
+def test_images_are_grey_if_their_channels_differ_by_rounding_alone() -> None:
+    greys = torch.randint(0, 255, (4, 1, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(4))
+    greys = greys.repeat(1, 3, 1, 1)
+    rounded = greys.clone()
+    rounded[:, 1, ::2, ::2] += 1
+    for images in (greys, rounded):
+        with pytest.raises(UserError, match="the images are grey, so that lab has nothing to split"):
+            refuse_grey([mean_chroma(images)], "lab")
+    refuse_grey([mean_chroma(scenes()), 0.0], "lab")  # some images may be
+
+
+def test_chroma_is_how_far_channels_differ() -> None:
+    images = torch.tensor([10, 200, 30], dtype=torch.uint8).view(1, 3, 1, 1).repeat(2, 1, 1, 2)
+    images[1] = 7
+    assert mean_chroma(images) == pytest.approx((190 + 0) / 2)
 
 
 @pytest.mark.parametrize("name", SPLITS)
@@ -92,5 +102,5 @@ def test_a_constant_view_is_refused() -> None:
 def test_nothing_cannot_be_measured() -> None:
     with pytest.raises(UserError, match="no images"):
         measure([])
-    with pytest.raises(UserError, match="no images"):  # of a view that no sample has
+    with pytest.raises(UserError, match="none of the samples that were looked at has the view depth: leave it out"):
         measure([{"L": torch.rand(2, 1, 4, 4), "depth": torch.rand(0, 1, 4, 4)}])

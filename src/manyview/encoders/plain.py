@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from manyview.errors import UserError
 
@@ -97,6 +98,7 @@ class Plain(nn.Module):
 
     Every layer has a batch normalisation, as CMC says of AlexNet (D.2) and leaves open elsewhere, and a ReLU. fc6
     covers the whole grid, which is 7×7 for the 64 px of Table 10 and 3×3 for CIFAR's 32 px. fc8 is the `linear` head.
+    Maps of other sizes, such as those of patches of an image, are brought to this grid.
     """
 
     def __init__(self, name: str, table: Table, image_size: int, in_channels: int) -> None:
@@ -106,7 +108,7 @@ class Plain(nn.Module):
                 f"--backbone {name} takes images of {table.smallest} to {table.largest} px, "
                 f"not --image-size {image_size}: take a ResNet"
             )
-        self.name, self.image_size, self.num_features = name, image_size, table.fc7
+        self.name, self.smallest, self.num_features = name, table.smallest, table.fc7
         channels, grid = in_channels, image_size
         for number, row in enumerate(table.convolutions, 1):
             self.add_module(f"conv{number}", _convolution(channels, row))
@@ -114,14 +116,23 @@ class Plain(nn.Module):
             if row.pool is not None:
                 self.add_module(f"pool{number}", nn.MaxPool2d(row.pool, stride=2))
                 grid = (grid - row.pool) // 2 + 1
+        self.grid = grid
         self.fc6 = _fully_connected(channels * grid**2, table.fc6)
         self.fc7 = nn.Linear(table.fc6, table.fc7) if table.ends_linear else _fully_connected(table.fc6, table.fc7)
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.shape[-2:] != (self.image_size, self.image_size):
-            raise ValueError(f"{self.name} was built for {self.image_size} px and got images of {tuple(x.shape[-2:])}")
+        side = min(x.shape[-2:])
+        if side < self.smallest:
+            raise UserError(
+                f"--backbone {self.name} takes images and patches of {self.smallest} px or more, not {side}: use a "
+                "larger --image-size, or a ResNet"
+            )
         for name, layer in self.named_children():
-            x = layer(x.flatten(1) if name == "fc6" else x)
+            if name == "fc6":
+                if x.shape[-2:] != (self.grid, self.grid):
+                    x = F.adaptive_avg_pool2d(x, self.grid)
+                x = x.flatten(1)
+            x = layer(x)
         return x
 
 

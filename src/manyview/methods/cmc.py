@@ -1,7 +1,7 @@
 """CMC: the views of one sample, such as its luminance and its colours, are told from those of other samples."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
@@ -19,7 +19,7 @@ from manyview.negatives import MemoryBank
 from manyview.objectives import info_nce, nce, normaliser
 from manyview.objectives.multiview import Scores
 
-__all__ = ["CMC", "CMCConfig"]
+__all__ = ["CMC", "COMBINED", "CMCConfig"]
 
 
 @dataclass(frozen=True)
@@ -123,3 +123,7 @@ class CMC(Branched):
         for name, keys in zip(self.names, torch.cat(parts, 1), strict=True):
             self.bank(name).push(keys, index, present=None if present is None else present[name])
         self.fresh.clear()
+
+
+# CMC with parts of other methods, on a hundred classes of ImageNet (D.4).
+COMBINED = replace(CMC.paper, optim=replace(CMC.paper.optim, epochs=240))

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from manyview.methods.base import Chance, ViewBatch
-from manyview.methods.cmc import CMC
+from manyview.methods.cmc import COMBINED
 from manyview.methods.jigsaw import Branched, BranchedConfig
 from manyview.methods.queued import QueueConfig, Queued
 from manyview.methods.view_graph import Seen, ways
@@ -28,7 +28,7 @@ class CMCMoCoConfig(QueueConfig, BranchedConfig):
 class CMCMoCo(Queued, Branched):
     name = "cmc-moco"
     Config = CMCMoCoConfig
-    paper = CMC.paper
+    paper = COMBINED
     config: CMCMoCoConfig
 
     @classmethod

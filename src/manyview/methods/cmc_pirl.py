@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from manyview.methods.cmc import CMC, CMCConfig
+from manyview.methods.cmc import CMC, COMBINED, CMCConfig
 
 __all__ = ["CMCPIRL", "CMCPIRLConfig"]
 
@@ -18,4 +18,5 @@ class CMCPIRLConfig(CMCConfig):
 class CMCPIRL(CMC):
     name = "cmc-pirl"
     Config = CMCPIRLConfig
+    paper = COMBINED
     config: CMCPIRLConfig

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from manyview.methods.cmc import CMC, CMCConfig
+from manyview.methods.cmc import CMC, COMBINED, CMCConfig
 
 __all__ = ["PIRL", "PIRLConfig"]
 
@@ -20,4 +20,5 @@ class PIRLConfig(CMCConfig):
 class PIRL(CMC):
     name = "pirl"
     Config = PIRLConfig
+    paper = COMBINED
     config: PIRLConfig

@@ -83,7 +83,7 @@ class Seen:
 
     def __init__(self, *, softmax: bool = True) -> None:
         self.softmax = softmax
-        self.sums: dict[Direction, list[Tensor]] = {}  # by pair, of all its terms: cosines, bounds, samples
+        self.sums: dict[Direction, list[Tensor]] = {}  # by pair, of all its terms: cosines, samples, bounds
 
     def watching(self, direction: Direction, contrast: Contrast) -> Contrast:
         back = direction[::-1]
@@ -92,21 +92,20 @@ class Seen:
         def watched(positives: Tensor, negatives: Tensor, *, reduction: Literal["none"]) -> Tensor:
             terms = contrast(positives, negatives, reduction=reduction)
             with torch.no_grad():
-                # Masked negatives are none, and without any nothing is known.
-                bounds = (
-                    mutual_information_bound(terms, finite_counts(negatives).clamp_min(1)) if self.softmax else terms
-                )
-                parts.append(torch.stack((positives.mean(1), bounds, torch.ones_like(terms))).sum(1))
+                met = [positives.mean(1), torch.ones_like(terms)]
+                if self.softmax:  # masked negatives are none, and without any nothing is known
+                    met.append(mutual_information_bound(terms, finite_counts(negatives).clamp_min(1)))
+                parts.append(torch.stack(met).sum(1))
             return terms
 
         return watched
 
     def metrics(self) -> dict[str, Tensor]:
-        sums = distributed.mean(torch.stack([torch.stack(parts).sum(0) for parts in self.sums.values()]))  # (pairs, 3)
-        cosines, bounds, samples = sums.T
+        sums = distributed.mean(torch.stack([torch.stack(parts).sum(0) for parts in self.sums.values()]))
+        cosines, samples, *bounds = sums.T  # each by pair
         found = {"positive": cosines.sum() / samples.sum().clamp_min(1e-9)}
         if self.softmax:
-            each = bounds / samples.clamp_min(1e-9)
+            each = bounds[0] / samples.clamp_min(1e-9)
             found["information"] = each.mean()
             if len(each) > 1:
                 found |= {f"information_{a}_{b}": bound for (a, b), bound in zip(self.sums, each, strict=True)}

@@ -1,10 +1,10 @@
 """What the recipes of CMC share: one set-up on a laptop, and the paper's."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from manyview.evaluate import Knn, Linear, LinearSgd, Protocol, evaluate
+from manyview.evaluate import Knn, Linear, LinearAdam, LinearSgd, evaluate
 from manyview.flags import saved_config
 from manyview.reproduce.budget import budget
 from manyview.reproduce.grid import Grid
@@ -15,7 +15,18 @@ from manyview.reproduce.training import WATCH_AT_END, Look, Training
 from manyview.setup import pick_device
 from manyview.views.named import named_views
 
-__all__ = ["RANDOM", "REMARK", "BesideRandom", "CmcGrid", "cmc_looks", "cmc_run"]
+__all__ = [
+    "ALEXNET_PROBE",
+    "RANDOM",
+    "REMARK",
+    "RGBD_SETUP",
+    "SMALL_PROBE",
+    "BesideRandom",
+    "CmcGrid",
+    "cmc_looks",
+    "cmc_run",
+    "rgbd_run",
+]
 
 RANDOM = "random"  # weights, as evaluations call them
 
@@ -30,13 +41,15 @@ REMARK = (
 )
 
 
-def cmc_looks(setting: Setting, views: tuple[str, ...] = ()) -> tuple[Look, ...]:
-    """On all views, or on some."""
-    return (Accuracy(_protocols(setting), views=views),)
+# How the paper probes, by encoder: ResNets and AlexNet on ImageNet (E.2), everything on small sets (E.1, E.4).
+RESNET_PROBE = LinearSgd(lr=30.0, milestones=(0.6, 0.75, 0.9), decay=0.2)
+ALEXNET_PROBE = replace(RESNET_PROBE, lr=0.1)
+SMALL_PROBE = LinearAdam()
 
 
-def _protocols(setting: Setting) -> tuple[Protocol, Protocol]:
-    return Knn(), Linear() if setting.scale == "laptop" else LinearSgd(lr=30.0)
+def cmc_looks(setting: Setting, views: tuple[str, ...] = (), probe: LinearSgd = RESNET_PROBE) -> tuple[Look, ...]:
+    """On all views, or on some; at the paper's scale by this probe."""
+    return (Accuracy((Knn(), Linear() if setting.scale == "laptop" else probe), views=views),)
 
 
 def cmc_run(
@@ -47,9 +60,12 @@ def cmc_run(
     *own: str,
     method: str = "cmc",
     looks: tuple[Look, ...] | None = None,
+    preset: str = "paper",
+    epochs: int = 200,
 ) -> Training:
-    """One run on these views. At the paper's scale that is ResNet-50 for each of them, 200 epochs (E.2)."""
-    length = budget(setting, steps=CMC_STEPS, epochs=200)
+    """One run on these views. At the paper's scale with this preset, ResNet-50 for each of them unless named, for so
+    many epochs (E.2)."""
+    length = budget(setting, steps=CMC_STEPS, epochs=epochs)
     flags = ["--views", views, *own, *WATCH_AT_END, "--keep", "1", "--seed", str(seed)]
     if setting.scale == "laptop":
         flags += ["--preset", "small", "--checkpoint-every", "100", "--subset", str(SUBSET)]
@@ -58,7 +74,7 @@ def cmc_run(
             flags += ["--draw", str(16 if setting.quick else DRAW)]
         flags += [] if setting.data.startswith("scenes") else ["--min-crop", "0.5"]
     else:
-        flags += ["--preset", "paper"]
+        flags += ["--preset", preset]
     return Training(
         {**columns, "seed": str(seed), "steps": length.steps},
         words=(method, *flags, *length.words),
@@ -67,12 +83,28 @@ def cmc_run(
     )
 
 
+RGBD_SETUP = "a set with depth and normals, patches, the encoder of Table 12 for each view, 3,000 epochs (E.4)"
+
+
+def rgbd_run(
+    setting: Setting, columns: Row, seed: int, views: str, *own: str, looks: tuple[Look, ...], method: str = "cmc"
+) -> Training:
+    """The same with views beyond colours. At the paper's scale, that of NYU Depth-V2, whole views meet patches."""
+    patches = setting.scale == "paper" and method == "cmc"
+    return cmc_run(
+        setting, columns, seed, views, *own, looks=looks, method="cmc-patch" if patches else method,
+        preset="paper-nyu", epochs=3000,
+    )  # fmt: skip
+
+
 @dataclass(frozen=True)
 class BesideRandom:
     """kNN and linear accuracy of the trained encoder and of one with random weights; with `groups` of some views each,
     or of all of them (an empty group), whose names are then in a column of their own."""
 
     groups: tuple[tuple[str, ...], ...] = ((),)
+    probe: LinearSgd = RESNET_PROBE
+    """At the paper's scale."""
 
     @property
     def name(self) -> str:
@@ -81,9 +113,10 @@ class BesideRandom:
     def __call__(self, run: Path, setting: Setting) -> list[Row]:
         found: dict[tuple[tuple[str, ...], str], Row] = {}
         seed = saved_config(run)[1].run.seed  # random weights are others for each run
+        protocols = Knn(), Linear() if setting.scale == "laptop" else self.probe
         for views in self.groups:
             records = evaluate(
-                run, _protocols(setting), setting.train, setting.test, views=views, seed=seed, workers=setting.workers,
+                run, protocols, setting.train, setting.test, views=views, seed=seed, workers=setting.workers,
                 device=pick_device(setting.device), progress=False,
             )  # fmt: skip
             for record in records:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from manyview import counter
+from manyview.errors import UserError
 from manyview.views.space import pick
 
 __all__ = ["CELLS", "GRID", "Jigsaw", "JigsawPlan", "strided"]
@@ -57,6 +58,8 @@ def strided(images: Tensor, *, side: int = 16, overlap: int = 8) -> Tensor:
 
     What is left at the right and at the bottom when the patches do not end there is not used.
     """
+    if (room := min(images.shape[-2:])) < side:
+        raise UserError(f"crops of {side} px do not fit into views of {room} px: use --image-size {2 * side} or more")
     step = side - overlap
     windows = images.unfold(2, side, step).unfold(3, side, step)  # (N, c, rows, columns, side, side)
     return windows.permute(0, 2, 3, 1, 4, 5).flatten(1, 2)

@@ -1,6 +1,6 @@
 """Mean and standard deviation of every channel of every view, by which views are normalised."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -9,11 +9,11 @@ from torch import Tensor
 from manyview import counter
 from manyview.errors import UserError
 
-__all__ = ["Statistics", "measure", "refuse_grey", "sampled"]
+__all__ = ["Statistics", "mean_chroma", "measure", "refuse_grey", "sampled"]
 
 _TAG = 0x7374617469737469  # "statisti": keeps these draws apart from everybody else's
 _CONSTANT = 1e-6  # of the mean: less is rounding
-_GREY = 1e-3  # of the largest deviation: the little by which greys' chroma varies must not be blown up to unit variance
+_GREY = 0.5  # levels of 255: the little by which a file's rounding colours greys must not be blown up to unit variance
 
 Channels = tuple[float, ...]
 
@@ -35,8 +35,11 @@ def measure(batches: Iterable[Mapping[str, Tensor]]) -> Statistics:
             values = view.movedim(-3, 0).flatten(1).double()
             sums[name] = sums.get(name, 0) + torch.stack((values.sum(1), values.square().sum(1)))
             pixels[name] = pixels.get(name, 0) + values.shape[1]
-    if not min(pixels.values(), default=0):
+    if not pixels:
         raise UserError("there are no images to measure the statistics of views on")
+    for name, count in pixels.items():
+        if not count:
+            raise UserError(f"none of the samples that were looked at has the view {name}: leave it out of --views")
     mean, std = {}, {}
     for name, total in sums.items():
         first, second = total / pixels[name]
@@ -47,10 +50,15 @@ def measure(batches: Iterable[Mapping[str, Tensor]]) -> Statistics:
     return Statistics(mean, std)
 
 
-def refuse_grey(deviations: Channels, space: str) -> None:
-    """Of the channels of a colour space."""
-    if min(deviations) < _GREY * max(deviations):
-        raise UserError(f"the images are grey, so that {space} has nothing to split: use images with colours")
+def mean_chroma(images: Tensor) -> float:
+    """How far the channels of uint8 images (N, 3, h, w) differ, over all pixels, in levels of 255."""
+    return float((images.amax(1) - images.amin(1)).double().mean())
+
+
+def refuse_grey(chroma: Sequence[float], spaces: str) -> None:
+    """`chroma` of some images, which views in these colour spaces are to be taken from."""
+    if sum(chroma) <= _GREY * len(chroma):
+        raise UserError(f"the images are grey, so that {spaces} has nothing to split: use images with colours")
 
 
 def sampled(samples: int, limit: int, seed: int) -> Tensor:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from manyview.reproduce.cmc_grid import REMARK, CmcGrid, cmc_looks, cmc_run
+from manyview.reproduce.cmc_grid import REMARK, RGBD_SETUP, SMALL_PROBE, CmcGrid, cmc_looks, rgbd_run
 from manyview.reproduce.job import Job
 from manyview.reproduce.setting import Setting
 from manyview.reproduce.verdict import Comparison
@@ -22,7 +22,7 @@ class MoreViews(CmcGrid):
         f"{REMARK} L is the core view, and only its features are judged, by the labels of `scenes`: the paper judges "
         "semantic segmentation on NYU Depth-V2, of which no figure is printed. A single view meets itself in the bank."
     )
-    paper_setup = "a set with depth and normals, ResNet-50 for each view, 200 epochs"
+    paper_setup = RGBD_SETUP
     variables = ("count",)
     x = ("count", "views, in the order L, ab, depth, normals")
     comparisons = (
@@ -33,9 +33,9 @@ class MoreViews(CmcGrid):
     )
 
     def runs(self, setting: Setting, seed: int) -> list[Job]:
-        looks = cmc_looks(setting, ("L",))
+        looks = cmc_looks(setting, ("L",), SMALL_PROBE)
         return [
-            cmc_run(setting, {"count": str(count)}, seed, ",".join(ORDER[:count]), "--graph", "core", looks=looks)
+            rgbd_run(setting, {"count": str(count)}, seed, ",".join(ORDER[:count]), "--graph", "core", looks=looks)
             for count in range(1, len(ORDER) + 1)
         ]
 

@@ -53,12 +53,10 @@ class ColourSpaces(CmcGrid):
     def values(self, found: Found) -> dict[str, dict[int, float]]:
         """Beside the accuracies, what each row gains over random weights: a second network has features of its own."""
         values = super().values(found)
-        gains = {
-            f"gain of {name}": {seed: value - values[f"{name}, random"][seed] for seed, value in values[name].items()}
-            for name in VARIANTS
-            if name in values
-        }
-        return values | gains
+        for name in VARIANTS:
+            trained, random = values.get(name, {}), values.get(f"{name}, random", {})
+            values[f"gain of {name}"] = {seed: trained[seed] - random[seed] for seed in trained.keys() & random.keys()}
+        return values
 
     def label(self, row: Mapping[str, str]) -> str:
         return f"{row['views']}, random" if row["encoder"] == RANDOM else row["views"]

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from manyview.reproduce.cmc_grid import RANDOM, REMARK, BesideRandom, CmcGrid, cmc_run
+from manyview.reproduce.cmc_grid import RANDOM, REMARK, RGBD_SETUP, SMALL_PROBE, BesideRandom, CmcGrid, rgbd_run
 from manyview.reproduce.job import Job
 from manyview.reproduce.setting import Setting
 from manyview.reproduce.verdict import Comparison
@@ -23,22 +23,13 @@ class EveryView(CmcGrid):
         "semantic segmentation on NYU Depth-V2 (pixel accuracy: random 45.5, 37.7, 51.1, 50.5; CMC 57.0, 49.6, 59.4, "
         "57.8 for L, ab, depth, normals)."
     )
-    paper_setup = "a set with depth and normals, ResNet-50 for each view, 200 epochs"
+    paper_setup = RGBD_SETUP
     variables = ("view", "encoder")
     comparisons = tuple(Comparison(view, f"{view}, random") for view in VIEWS)
 
     def runs(self, setting: Setting, seed: int) -> list[Job]:
-        return [
-            cmc_run(
-                setting,
-                {},
-                seed,
-                ",".join(VIEWS),
-                "--graph",
-                "full",
-                looks=(BesideRandom(tuple((view,) for view in VIEWS)),),
-            )
-        ]
+        looks = (BesideRandom(tuple((view,) for view in VIEWS), SMALL_PROBE),)
+        return [rgbd_run(setting, {}, seed, ",".join(VIEWS), "--graph", "full", looks=looks)]
 
     def label(self, row: Mapping[str, str]) -> str:
         return f"{row['view']}, random" if row["encoder"] == RANDOM else row["view"]

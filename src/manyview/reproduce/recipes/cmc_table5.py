@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from manyview.reproduce.cmc_grid import REMARK, CmcGrid, cmc_looks, cmc_run
+from manyview.reproduce.cmc_grid import REMARK, RGBD_SETUP, SMALL_PROBE, CmcGrid, cmc_looks, rgbd_run
 from manyview.reproduce.job import Job
 from manyview.reproduce.setting import Setting
 from manyview.reproduce.verdict import Comparison
@@ -28,7 +28,7 @@ class Predicting(CmcGrid):
         f"{REMARK} Predictions are judged by squared differences. The paper learns on NYU Depth-V2 and judges on "
         "STL-10; here both are `scenes`."
     )
-    paper_setup = "a set with depth and normals, ResNet-50 for each view, 200 epochs"
+    paper_setup = RGBD_SETUP
     variables = ("pair", "method")
     paper = PAPER_FIGURES
     comparisons = (
@@ -37,9 +37,9 @@ class Predicting(CmcGrid):
     )
 
     def runs(self, setting: Setting, seed: int) -> list[Job]:
-        looks = cmc_looks(setting, ("L",))
+        looks = cmc_looks(setting, ("L",), SMALL_PROBE)
         return [
-            cmc_run(setting, {"pair": pair, "method": method}, seed, f"L,{pair}", method=method, looks=looks)
+            rgbd_run(setting, {"pair": pair, "method": method}, seed, f"L,{pair}", method=method, looks=looks)
             for pair in ("depth", "normals")
             for method in WORDS
         ]
