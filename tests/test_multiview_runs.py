@@ -72,6 +72,13 @@ def test_the_other_methods_run_from_the_command_line(method: str, tmp_path: Path
     assert load(tmp_path / "run").card.split == ("RGB" if method == "pirl" else "L,depth")
 
 
+def test_predictions_have_no_contrast_to_watch(tmp_path: Path) -> None:
+    out, watched = tmp_path / "run", [*FEW[:-2], "--watch-every", "1"]
+    assert main(["pretrain", "predictive", *watched, "--views", "L,depth", "--out", str(out)]) == 0
+    assert not any("entropy" in line for line in lines(out))
+    assert main(["diagnose", str(out)]) == 0
+
+
 def test_views_are_drawn(tmp_path: Path) -> None:
     out = tmp_path / "views.png"
     words = ["views", "--data", "scenes:64", "--method", "cmc", "--views", VIEWS, "--samples", "2", "--out", str(out)]

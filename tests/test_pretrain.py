@@ -113,6 +113,9 @@ def test_a_killed_run_resumes_to_the_same_bytes(tmp_path: Path, method: str, wor
     assert not (killed / "encoder.safetensors").exists()
     assert Command("resume", str(killed), log=log).wait() == 0, log.read_text()
     assert (killed / "encoder.safetensors").read_bytes() == (whole / "encoder.safetensors").read_bytes()
+    kept = [torch.load(run / "checkpoints/latest.pt", weights_only=True)["method"] for run in (killed, whole)]
+    assert kept[0].keys() == kept[1].keys()  # with queues, banks and the constants of NCE
+    assert all(torch.equal(value, kept[1][name]) for name, value in kept[0].items())
     assert [entry["step"] for entry in lines(killed)] == list(range(30))
     assert computed(killed) == computed(whole)
     assert [entry["step"] for entry in lines(killed) if "entropy" in entry] == [11, 23, 29]

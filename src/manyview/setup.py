@@ -77,7 +77,7 @@ def build(kind: type[Method], config: AnyConfig, source: Source) -> Parts:
     scaler = torch.amp.GradScaler(device.type, enabled=config.optim.precision == "fp16")
     writes = distributed.rank() == 0
     knn = watch_knn(config, source) if writes else None
-    contrast = watch_contrast(config, source, augment) if writes else None
+    contrast = watch_contrast(config, source, augment) if writes and kind.watchable else None
     return Parts(method, augment, optimizer, schedule, scaler, device, steps, steps_per_epoch, knn, contrast)
 
 

@@ -471,6 +471,20 @@ def test_a_long_run_does_not_make_a_heavy_page(tmp_path: Path) -> None:
     assert write_report(run).stat().st_size < 500_000
 
 
+def test_single_views_have_a_table_of_their_own(tmp_path: Path) -> None:
+    run = fake_run(tmp_path)
+    probe_layers(run, keep=True)
+    file = run / "evaluations.json"
+    views = [
+        {**fake_evaluation("linear", "trained", top1), "views": name} for name, top1 in (("L", 0.3), ("depth", 0.6))
+    ]
+    file.write_text(json.dumps([*json.loads(file.read_text()), *views]))
+    page = page_of(run)
+    assert "Linear probe on cached features · scenes · by view" in page.text
+    assert "View Trained view L 30.0 %" in page.text
+    assert sum("Top-1 by layer" in (attributes.get("aria-label") or "") for attributes in page.all("svg")) == 1
+
+
 def test_layers_have_a_plot_and_a_table_beside_the_figures_of_the_features(tmp_path: Path) -> None:
     run = fake_run(tmp_path)
     probe_layers(run, keep=True)

@@ -79,8 +79,8 @@ class Source(ABC):
         if tuple(planes) == self.planes:
             return self
         raise UserError(
-            f"'{self.name}' has no {' and no '.join(planes)}, only colours: take --views of colours, such as lab, or "
-            "--data scenes, which has depth, normals and segmentation"
+            f"'{self.name}' has no {' and no '.join(planes)}, only colours: take --views of colours, such as lab (of "
+            "an encoder that has others too, --view L), or --data scenes, which has depth, normals and segmentation"
         )
 
     @property

@@ -61,6 +61,9 @@ class Method(nn.Module):
     Config: ClassVar[type[Any]]
     paper: ClassVar[Paper]
 
+    watchable: ClassVar[bool] = True
+    """Whether embeddings are compared, so that there is a contrast to watch."""
+
     encoder: Encoder  # what is trained, evaluated and exported
 
     def __init__(self, config: Any, encoder: Encoder, *, samples: int, seed: int) -> None:

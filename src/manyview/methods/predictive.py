@@ -30,6 +30,7 @@ class Predictive(ViewGraph):
     name = "predictive"
     Config = PredictiveConfig
     paper = CMC.paper
+    watchable = False  # the head is never asked
     config: PredictiveConfig
 
     @classmethod

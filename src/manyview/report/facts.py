@@ -27,6 +27,11 @@ class Comparison:
     layer: str | None  # of the backbone, or some of its views; None: its features
     results: Mapping[str, Mapping[str, Any]]
 
+    @property
+    def of_views(self) -> bool:
+        """Whether it is about some views of the encoder, and not a layer of them."""
+        return any(result.get("views") and not result.get("layer") for result in self.results.values())
+
     def top1(self, encoder: str) -> float | None:
         return number(self.results.get(encoder, {}).get("top1"))
 

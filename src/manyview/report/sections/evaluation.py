@@ -14,13 +14,13 @@ __all__ = ["evaluation"]
 def evaluation(facts: Facts) -> Markup:
     if not facts.comparisons:
         return tag("p", *not_evaluated(facts), class_="soft")
-    by_layer: dict[tuple[str, str, str], list[Comparison]] = {}
+    parts: dict[tuple[str, str, str, bool], list[Comparison]] = {}
     for each in facts.comparisons:
         if each.layer is not None:
-            by_layer.setdefault((each.protocol, each.data, each.test_data), []).append(each)
+            parts.setdefault((each.protocol, each.data, each.test_data, each.of_views), []).append(each)
     return join(
         *(_comparison(each) for each in facts.comparisons if each.layer is None),
-        *(_layers(f"layers-{place}", layers) for place, layers in enumerate(by_layer.values())),
+        *(_parts(f"layers-{place}", of_one_kind) for place, of_one_kind in enumerate(parts.values())),
     )
 
 
@@ -41,25 +41,29 @@ def _comparison(comparison: Comparison) -> Markup:
     )
 
 
-def _layers(name: str, comparisons: list[Comparison]) -> Markup:
-    """One protocol on the layers of the backbone, in the order in which they were evaluated."""
+def _parts(name: str, comparisons: list[Comparison]) -> Markup:
+    """One protocol on the layers of the backbone or on single views, in the order in which they were evaluated."""
     first = comparisons[0]
+    kind = "view" if first.of_views else "layer"
     encoders = sorted({each for c in comparisons for each in c.results}, key=lambda each: (each != "trained", each))
     rows = [
         [c.layer or "", *(_accuracy(c.results.get(encoder, {}), "top1", encoder) for encoder in encoders)]
         for c in comparisons
     ]
-    plot = layer_plot(
-        name,
-        [c.layer or "" for c in comparisons],
-        {encoder: [c.top1(encoder) for c in comparisons] for encoder in encoders},
-        title="Top-1 by layer",
-    )
+    figures = []
+    if not first.of_views:  # views have no order that a line could follow
+        plot = layer_plot(
+            name,
+            [c.layer or "" for c in comparisons],
+            {encoder: [c.top1(encoder) for c in comparisons] for encoder in encoders},
+            title="Top-1 by layer",
+        )
+        figures.append(tag("figure", Markup(plot), class_="wide"))
     caption = "Top-1 accuracy on test images, with 95\u202f% bootstrap interval"
     return join(
-        tag("h3", f"{PROTOCOLS.get(first.protocol, first.protocol)} · {first.data} · by layer"),
-        tag("figure", Markup(plot), class_="wide"),
-        table(caption, ["Layer", *(encoder.capitalize() for encoder in encoders)], rows, class_="results"),
+        tag("h3", f"{PROTOCOLS.get(first.protocol, first.protocol)} · {first.data} · by {kind}"),
+        *figures,
+        table(caption, [kind.capitalize(), *(encoder.capitalize() for encoder in encoders)], rows, class_="results"),
         _conditions(first, [encoder for encoder in encoders if encoder in first.results]),
     )
 
