@@ -112,8 +112,8 @@ def group_norm_like(norm: _BatchNorm) -> nn.GroupNorm:
     return group
 
 
-def replace_batch_norm(network: nn.Module, make: Callable[[_BatchNorm], nn.Module]) -> int:
-    """Puts `make(layer)` in the place of every batch normalisation of `network`; how many there were."""
+def replace_batch_norm(network: nn.Module, make: Callable[[_BatchNorm], nn.Module]) -> None:
+    """Puts `make(layer)` in the place of every batch normalisation of `network`."""
     found = [
         (parent, name, child)
         for parent in network.modules()
@@ -122,4 +122,3 @@ def replace_batch_norm(network: nn.Module, make: Callable[[_BatchNorm], nn.Modul
     ]
     for parent, name, child in found:
         setattr(parent, name, make(child))
-    return len(found)

@@ -43,6 +43,7 @@ class AUCLConfig(AlignUniform, ManyViewsConfig):
 
 class AUCL(ManyViews):
     name = "au-cl"
+    title = "AU-CL"
     Config = AUCLConfig
     config: AUCLConfig
 

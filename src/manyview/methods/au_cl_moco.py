@@ -17,6 +17,7 @@ class AUCLMoCoConfig(AlignUniform, QueuedViewsConfig):
 
 class AUCLMoCo(QueuedViews):
     name = "au-cl-moco"
+    title = "AU-CL (MoCo)"
     Config = AUCLMoCoConfig
     config: AUCLMoCoConfig
     of_all_ranks = True

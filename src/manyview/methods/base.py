@@ -58,6 +58,8 @@ class Method(nn.Module):
     """A way to learn: `step` turns a batch into {"loss": …, diagnostics…}; `after_step` follows the optimizer."""
 
     name: ClassVar[str]
+    title: ClassVar[str]
+    """As papers write the name."""
     Config: ClassVar[type[Any]]
     paper: ClassVar[Paper]
 

@@ -62,6 +62,7 @@ class CACRConfig(DoublyContrastive, ManyViewsConfig):
 
 class CACR(ManyViews):
     name = "cacr"
+    title = "CACR"
     Config = CACRConfig
     config: CACRConfig
 

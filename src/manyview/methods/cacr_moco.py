@@ -22,6 +22,7 @@ class CACRMoCoConfig(DoublyContrastive, QueuedViewsConfig):
 
 class CACRMoCo(QueuedViews):
     name = "cacr-moco"
+    title = "CACR (MoCo)"
     Config = CACRMoCoConfig
     config: CACRMoCoConfig
 

@@ -18,6 +18,7 @@ class CLConfig(SimCLRConfig):
 
 class CL(SimCLR):
     name = "cl"
+    title = "CL"
     Config = CLConfig
     paper = ManyViews.paper
     config: CLConfig

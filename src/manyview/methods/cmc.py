@@ -38,6 +38,7 @@ class CMCConfig(BranchedConfig):
 
 class CMC(Branched):
     name = "cmc"
+    title = "CMC"
     Config = CMCConfig
     paper = Paper(
         ViewConfig(augment="cmc"),

@@ -23,6 +23,7 @@ class CMCAugConfig(ManyViewsConfig):
 
 class CMCAug(ManyViews):
     name = "cmc-aug"
+    title = "CMC of augmented views"
     Config = CMCAugConfig
     config: CMCAugConfig
 

@@ -27,6 +27,7 @@ class CMCMoCoConfig(QueueConfig, BranchedConfig):
 
 class CMCMoCo(Queued, Branched):
     name = "cmc-moco"
+    title = "CMC (MoCo)"
     Config = CMCMoCoConfig
     paper = COMBINED
     config: CMCMoCoConfig

@@ -17,5 +17,6 @@ class CMCMoCoPIRLConfig(CMCMoCoConfig):
 
 class CMCMoCoPIRL(CMCMoCo):
     name = "cmc-moco-pirl"
+    title = "CMC + MoCo + PIRL"
     Config = CMCMoCoPIRLConfig
     config: CMCMoCoPIRLConfig

@@ -38,6 +38,7 @@ class CMCPatchConfig(GraphConfig):
 
 class CMCPatch(ViewGraph):
     name = "cmc-patch"
+    title = "CMC of patches"
     Config = CMCPatchConfig
     paper = Paper(
         ViewConfig(augment="cmc", image_size=64),

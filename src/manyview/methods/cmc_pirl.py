@@ -17,6 +17,7 @@ class CMCPIRLConfig(CMCConfig):
 
 class CMCPIRL(CMC):
     name = "cmc-pirl"
+    title = "CMC + PIRL"
     Config = CMCPIRLConfig
     paper = COMBINED
     config: CMCPIRLConfig

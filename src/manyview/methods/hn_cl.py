@@ -37,6 +37,7 @@ class HNCLConfig(HardNegatives, ManyViewsConfig):
 
 class HNCL(ManyViews):
     name = "hn-cl"
+    title = "HN-CL"
     Config = HNCLConfig
     config: HNCLConfig
 

@@ -18,6 +18,7 @@ class HNCLMoCoConfig(HardNegatives, QueuedViewsConfig):
 
 class HNCLMoCo(QueuedViews):
     name = "hn-cl-moco"
+    title = "HN-CL (MoCo)"
     Config = HNCLMoCoConfig
     config: HNCLMoCoConfig
 

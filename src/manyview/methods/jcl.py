@@ -26,6 +26,7 @@ class JCLConfig(MoCoV2Config):
 
 class JCL(MoCoV2):
     name = "jcl"
+    title = "JCL"
     Config = JCLConfig
     paper = replace(MoCoV2.paper, optim=replace(MoCoV2.paper.optim, batch_size=512, lr=0.06))
     config: JCLConfig

@@ -23,6 +23,7 @@ class MoCoV1Config(QueueConfig):
 
 class MoCoV1(Queued):
     name = "moco-v1"
+    title = "MoCo v1"
     Config = MoCoV1Config
     paper = Paper(
         ViewConfig(augment="moco-v1"),

@@ -20,6 +20,7 @@ class MoCoV2Config(MoCoV1Config):
 
 class MoCoV2(MoCoV1):
     name = "moco-v2"
+    title = "MoCo v2"
     Config = MoCoV2Config
     paper = Paper(
         ViewConfig(augment="moco-v2"),

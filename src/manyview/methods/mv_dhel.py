@@ -22,6 +22,7 @@ class MVDHELConfig(ManyViewsConfig):
 
 class MVDHEL(ManyViews):
     name = "mv-dhel"
+    title = "MV-DHEL"
     Config = MVDHELConfig
     config: MVDHELConfig
 

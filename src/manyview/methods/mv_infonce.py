@@ -25,6 +25,7 @@ class MVInfoNCEConfig(ManyViewsConfig):
 
 class MVInfoNCE(ManyViews):
     name = "mv-infonce"
+    title = "MV-InfoNCE"
     Config = MVInfoNCEConfig
     config: MVInfoNCEConfig
 

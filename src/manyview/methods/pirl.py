@@ -19,6 +19,7 @@ class PIRLConfig(CMCConfig):
 
 class PIRL(CMC):
     name = "pirl"
+    title = "PIRL"
     Config = PIRLConfig
     paper = COMBINED
     config: PIRLConfig

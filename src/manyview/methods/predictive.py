@@ -28,6 +28,7 @@ class PredictiveConfig(GraphConfig):
 
 class Predictive(ViewGraph):
     name = "predictive"
+    title = "Predictive learning"
     Config = PredictiveConfig
     paper = CMC.paper
     watchable = False  # the head is never asked

@@ -26,6 +26,7 @@ class PVCConfig(ManyViewsConfig):
 
 class PVC(ManyViews):
     name = "pvc"
+    title = "Poly-view contrast"
     Config = PVCConfig
     config: PVCConfig
 

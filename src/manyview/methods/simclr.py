@@ -23,6 +23,7 @@ class SimCLRConfig(ManyViewsConfig):
 
 class SimCLR(ManyViews):
     name = "simclr"
+    title = "SimCLR"
     Config = SimCLRConfig
     paper = Paper(
         ViewConfig(augment="simclr"),

@@ -24,6 +24,7 @@ class VanillaConfig(MoCoV2Config):
 
 class Vanilla(MoCoV2):
     name = "vanilla"
+    title = "Vanilla multi-key"
     Config = VanillaConfig
     paper = replace(MoCoV2.paper, optim=replace(MoCoV2.paper.optim, batch_size=512, lr=0.06))
     config: VanillaConfig

@@ -19,7 +19,6 @@ class Recipe:
     A factor is uniform in [max(0, 1 − strength), 1 + strength]; the hue turns by up to ±`hue` of the colour circle.
     """
 
-    size: int = 224  # side of a view unless the user says otherwise
     scale: tuple[float, float] = (0.2, 1.0)  # share of the image's area that a crop covers
     ratio: tuple[float, float] = (3 / 4, 4 / 3)  # width over height of a crop, uniform on a logarithmic scale
     flip: float = 0.5  # probability, as are `jitter`, `grey`, `blur` and `solarise`
@@ -47,9 +46,9 @@ RECIPES: dict[str, Recipe] = {
     "simclr": Recipe(scale=(0.08, 1.0), jitter=0.8, brightness=0.8, contrast=0.8, saturation=0.8, hue=0.2, blur=0.5),
     "cmc": Recipe(jitter=0.0, grey=0.0),
     # The next three are Algorithm 1 of the CACR paper.
-    "cifar": Recipe(size=32, mean=(0.4914, 0.4822, 0.4465), std=(0.2023, 0.1994, 0.2010)),
-    "cifar100": Recipe(size=32, mean=(0.5071, 0.4867, 0.4408), std=(0.2675, 0.2565, 0.2761)),
-    "stl10": Recipe(size=64, scale=(0.08, 1.0), mean=(0.4409, 0.4279, 0.3868), std=(0.2683, 0.2610, 0.2687)),
+    "cifar": Recipe(mean=(0.4914, 0.4822, 0.4465), std=(0.2023, 0.1994, 0.2010)),
+    "cifar100": Recipe(mean=(0.5071, 0.4867, 0.4408), std=(0.2675, 0.2565, 0.2761)),
+    "stl10": Recipe(scale=(0.08, 1.0), mean=(0.4409, 0.4279, 0.3868), std=(0.2683, 0.2610, 0.2687)),
 }
 
 

@@ -2,41 +2,17 @@
 
 import shlex
 
+from manyview.methods import METHODS
 from manyview.report.facts import Comparison, Facts, number
 from manyview.report.markup import Markup, tag
 from manyview.report.words import PROTOCOLS, duration, not_evaluated, percent, points
 
 __all__ = ["header", "title"]
 
-METHODS = {
-    "au-cl": "AU-CL",
-    "au-cl-moco": "AU-CL (MoCo)",
-    "cacr": "CACR",
-    "cacr-moco": "CACR (MoCo)",
-    "cl": "CL",
-    "cmc": "CMC",
-    "cmc-aug": "CMC of augmented views",
-    "cmc-moco": "CMC (MoCo)",
-    "cmc-moco-pirl": "CMC + MoCo + PIRL",
-    "cmc-patch": "CMC of patches",
-    "cmc-pirl": "CMC + PIRL",
-    "hn-cl": "HN-CL",
-    "hn-cl-moco": "HN-CL (MoCo)",
-    "jcl": "JCL",
-    "moco-v1": "MoCo v1",
-    "moco-v2": "MoCo v2",
-    "mv-dhel": "MV-DHEL",
-    "mv-infonce": "MV-InfoNCE",
-    "pirl": "PIRL",
-    "predictive": "Predictive learning",
-    "pvc": "Poly-view contrast",
-    "simclr": "SimCLR",
-    "vanilla": "Vanilla multi-key",
-}
-
 
 def title(facts: Facts) -> str:
-    return f"{METHODS.get(facts.method, facts.method)} on {facts.data.get('name', 'unknown data')}"
+    method = METHODS[facts.method].title if facts.method in METHODS else facts.method
+    return f"{method} on {facts.data.get('name', 'unknown data')}"
 
 
 def header(facts: Facts, links: Markup) -> Markup:
