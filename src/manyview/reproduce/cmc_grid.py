@@ -4,12 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from matplotlib.figure import Figure
+
 from manyview.evaluate import Knn, Linear, LinearAdam, LinearSgd, evaluate
 from manyview.flags import saved_config
 from manyview.reproduce.budget import budget
 from manyview.reproduce.grid import Grid
 from manyview.reproduce.job import Row
 from manyview.reproduce.looks import Accuracy
+from manyview.reproduce.plots import bars, figure
+from manyview.reproduce.recipe import Found
 from manyview.reproduce.setting import Setting
 from manyview.reproduce.training import WATCH_AT_END, Look, Training
 from manyview.setup import pick_device
@@ -17,18 +21,18 @@ from manyview.views.named import named_views
 
 __all__ = [
     "ALEXNET_PROBE",
-    "RANDOM",
     "REMARK",
     "RGBD_SETUP",
     "SMALL_PROBE",
     "BesideRandom",
+    "BesideRandomGrid",
     "CmcGrid",
     "cmc_looks",
     "cmc_run",
     "rgbd_run",
 ]
 
-RANDOM = "random"  # weights, as evaluations call them
+TRAINED, RANDOM = "trained", "random"  # encoders, as evaluations call them
 
 CMC_STEPS, CMC_BATCH, DRAW = 600, 128, 4096
 SUBSET = 5_000  # so few that a sample meets the bank again fifteen times
@@ -131,3 +135,19 @@ class CmcGrid(Grid):
 
     def label(self, row: Mapping[str, str]) -> str:
         return row[self.variables[0]]
+
+
+class BesideRandomGrid(CmcGrid):
+    """Of rows by `BesideRandom`: `variables` are what was judged, and whether it was trained."""
+
+    def label(self, row: Mapping[str, str]) -> str:
+        name = super().label(row)
+        return f"{name}, random" if row["encoder"] == RANDOM else name
+
+    def draw(self, found: Found) -> Figure:
+        made, [axes] = figure()
+        groups: dict[str, dict[str, list[float]]] = {TRAINED: {}, RANDOM: {}}
+        for row in found[""]:
+            groups[row["encoder"]].setdefault(super().label(row), []).append(float(row["linear"]))
+        bars(axes, groups, y="linear accuracy, %", paper={TRAINED: dict(self.paper)} if self.paper else None)
+        return made

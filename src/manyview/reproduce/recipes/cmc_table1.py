@@ -1,8 +1,6 @@
 """CMC, Table 1: which colour space is split, and what is gained over whole images."""
 
-from collections.abc import Mapping
-
-from manyview.reproduce.cmc_grid import RANDOM, REMARK, BesideRandom, CmcGrid, cmc_run
+from manyview.reproduce.cmc_grid import REMARK, BesideRandom, BesideRandomGrid, cmc_run
 from manyview.reproduce.job import Job
 from manyview.reproduce.recipe import Found
 from manyview.reproduce.setting import Setting
@@ -19,7 +17,7 @@ VARIANTS = {
 PAPER_FIGURES = {"{L, ab}": 64.0, "{Y, DbDr}": 64.8, "{Y, DbDr} + RA": 66.2}
 
 
-class ColourSpaces(CmcGrid):
+class ColourSpaces(BesideRandomGrid):
     name = "cmc-table1"
     where = "CMC, Table 1"
     title = "Colour spaces as two views, against the whole image as one"
@@ -57,6 +55,3 @@ class ColourSpaces(CmcGrid):
             trained, random = values.get(name, {}), values.get(f"{name}, random", {})
             values[f"gain of {name}"] = {seed: trained[seed] - random[seed] for seed in trained.keys() & random.keys()}
         return values
-
-    def label(self, row: Mapping[str, str]) -> str:
-        return f"{row['views']}, random" if row["encoder"] == RANDOM else row["views"]

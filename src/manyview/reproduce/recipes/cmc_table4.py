@@ -1,8 +1,6 @@
 """CMC, Table 4: after learning with all pairs of views, every single view is a good one."""
 
-from collections.abc import Mapping
-
-from manyview.reproduce.cmc_grid import RANDOM, REMARK, RGBD_SETUP, SMALL_PROBE, BesideRandom, CmcGrid, rgbd_run
+from manyview.reproduce.cmc_grid import REMARK, RGBD_SETUP, SMALL_PROBE, BesideRandom, BesideRandomGrid, rgbd_run
 from manyview.reproduce.job import Job
 from manyview.reproduce.setting import Setting
 from manyview.reproduce.verdict import Comparison
@@ -12,7 +10,7 @@ __all__ = ["EveryView"]
 VIEWS = ("L", "ab", "depth", "normals")
 
 
-class EveryView(CmcGrid):
+class EveryView(BesideRandomGrid):
     name = "cmc-table4"
     where = "CMC, Table 4"
     title = "Each view alone, after learning with all pairs of L, ab, depth and normals"
@@ -30,6 +28,3 @@ class EveryView(CmcGrid):
     def runs(self, setting: Setting, seed: int) -> list[Job]:
         looks = (BesideRandom(tuple((view,) for view in VIEWS), SMALL_PROBE),)
         return [rgbd_run(setting, {}, seed, ",".join(VIEWS), "--graph", "full", looks=looks)]
-
-    def label(self, row: Mapping[str, str]) -> str:
-        return f"{row['view']}, random" if row["encoder"] == RANDOM else row["view"]
