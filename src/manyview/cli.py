@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -13,18 +14,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from manyview import __version__, counter, distributed, presets
-from manyview.config import DataConfig, RunConfig
+from manyview import __version__, counter, distributed
 from manyview.data import open_source, pack
 from manyview.encoders import export, load
 from manyview.errors import UserError
 from manyview.evaluate import Knn, Linear, LinearAdam, LinearSgd, Mlp, embed, evaluate, table
 from manyview.flags import open_training, parse_run, saved_config
 from manyview.methods import METHODS, find
-from manyview.methods.view_graph import GraphConfig
 from manyview.pretrain import Stopped, pretrain, report, resume
 from manyview.report import findings
-from manyview.setup import build_augment, pick_device
+from manyview.report.pictures import readable
+from manyview.setup import build_augment, check_values, pick_device
 from manyview.views import gallery
 
 __all__ = ["main"]
@@ -330,52 +330,40 @@ def diagnose_command(words: list[str]) -> None:
 
 @dataclass(frozen=True)
 class ViewsArgs:
-    """Draw the views that a method would learn from."""
+    """Draw the views that a run would learn from in its first epoch: `views --data DATA`.
 
-    data: str
-    """Images: anything that `pretrain --data` takes."""
+    What a run sees is told as to `pretrain`, whose flags are all taken (`manyview pretrain METHOD --help`): --data,
+    --preset, --config, --augment, --min-crop, --image-size, --seed, and the method's own, such as --views or --keys.
+    Views that go to networks of their own, as those of cmc, are shown too, in false colours.
+    """
+
     method: str = "jcl"
     """Whose views."""
     out: Path = Path("views.png")
     """The picture to write."""
     samples: int = 6
     """How many samples."""
-    augment: str | None = None
-    """Another recipe than the method's."""
-    image_size: int | None = None
-    """Another size than the preset's."""
-    views: str | None = None
-    """Views of cmc that are shown too, in false colours: lab, ydbdr or lab,depth,normals …; for cmc those of lab."""
-    seed: int = 0
-    """Other views."""
 
 
 def views_command(words: list[str]) -> None:
-    """Draw the views that a method learns from: `views --data … --method jcl`."""
-    args = tyro.cli(ViewsArgs, prog="manyview views", args=words)
+    """Draw the views that a method learns from: `views --data … --method jcl`, with the flags of `pretrain`."""
+    args, flags = tyro.cli(ViewsArgs, prog="manyview views", args=words, return_unknown_args=True)
+    if args.samples < 1:
+        raise UserError(f"--samples {args.samples} must be greater than 0")
     method = find(args.method)
-    source = open_source(args.data)
-    run, data = RunConfig(out=Path(), seed=args.seed), DataConfig(data=args.data)
-    small = source.median_side <= presets.SMALL_SIDE
-    config = presets.paper(method, run, data)
-    if small:
-        config = presets.small(method, run, data, source, views=method.view_count(config.method))
-    view = replace(
-        config.views,
-        augment=args.augment or config.views.augment,
-        image_size=args.image_size or config.views.image_size,
-    )
-    config = replace(config, views=view)
-    if args.views is not None and isinstance(config.method, GraphConfig):
-        config = replace(config, method=replace(config.method, views=args.views))
-    elif args.views is not None:
-        config = replace(config, encoder=replace(config.encoder, split=args.views))
-    augment, encoder = build_augment(method, config), method.encoder_config(config.method, config.encoder)
-    source = source.showing(encoder.planes)
-    shown = counter.permutation(len(source), args.seed)[: args.samples].tolist()
-    images, ids = [source.read(i) for i in shown], [source.id(i) for i in shown]
-    gallery(images, augment, args.out, index=shown, names=ids, split=encoder.split)
-    console.print(f"{args.out}: views of {view.image_size} px, recipe {view.augment}", soft_wrap=True)
+    config, source = parse_run(method, [*flags, "--out", str(args.out)], prog=f"manyview views --method {method.name}")
+    check_values(config)
+    augment = build_augment(method, config)
+    shown = dict(islice(readable(source, counter.permutation(len(source), config.run.seed)), args.samples))
+    images, names = list(shown.values()), [source.id(number) for number in shown]
+    split = method.encoder_config(config.method, config.encoder).split
+    try:
+        gallery(images, augment, args.out, index=list(shown), names=names, split=split)
+    except OSError as error:
+        raise UserError(f"--out {args.out} cannot be written ({error.strerror}): choose another place") from error
+    view, area = config.views, augment.recipe.scale[0]
+    what = f"views of {view.image_size} px, recipe {view.augment}, crops from {area:.0%} of the area"
+    console.print(f"{args.out}: {what} (--preset {config.run.preset})", soft_wrap=True)
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,9 @@ def open_training(method: type[Method], config: AnyConfig) -> Source:
     return Incomplete(source, data.missing, seed=config.run.seed) if data.missing else source
 
 
-def parse_run(method: type[Method], words: list[str]) -> tuple[AnyConfig, Source]:
-    """Flags over config file over preset. Flags are checked before the data is opened, which may take a while."""
+def parse_run(method: type[Method], words: list[str], *, prog: str = "") -> tuple[AnyConfig, Source]:
+    """Flags over config file over preset. Flags are checked before the data is opened, which may take a while. `prog`
+    is the command that takes them, where it is not `pretrain`."""
     early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     early.add_argument("--config", type=Path)
     early.add_argument("--preset", default="auto")
@@ -43,24 +44,20 @@ def parse_run(method: type[Method], words: list[str]) -> tuple[AnyConfig, Source
         words = [*file_flags(file), *words]
     asked = early.parse_known_args(words)[0].preset
     blank = RunConfig(out=tyro.MISSING), DataConfig(data=tyro.MISSING)
-    config = parse_config(method, words, presets.paper(method, *blank))
+    config = parse_config(method, words, presets.paper(method, *blank), prog=prog)
     source = open_training(method, config)
     if asked == "auto":
-        asked = "small" if source.median_side <= presets.SMALL_SIDE else "paper"
-    if asked in presets.CMC_SETUPS:
-        config = parse_config(method, words, presets.paper_cmc(method, *blank, asked))
-    elif asked != "paper":
-        preset = {"small": presets.small, "paper-cifar": presets.paper_cifar}[asked]
-        views = method.view_count(config.method)
-        config = parse_config(method, words, preset(method, *blank, source, views=views))
+        asked = presets.by_size(source)
+    default = presets.named(asked, method, *blank, source, views=method.view_count(config.method))
+    config = parse_config(method, words, default, prog=prog)
     return presets.at_equal_cost(method, replace(config, run=replace(config.run, preset=asked))), source
 
 
-def parse_config(method: type[Method], words: list[str], default: AnyConfig) -> AnyConfig:
+def parse_config(method: type[Method], words: list[str], default: AnyConfig, *, prog: str = "") -> AnyConfig:
     kind: type[AnyConfig] = Config[method.Config]  # type: ignore[name-defined]
     return tyro.cli(
         kind,
-        prog=f"manyview pretrain {method.name}",
+        prog=prog or f"manyview pretrain {method.name}",
         description=f"{method.Config.__doc__} Defaults shown are those of --preset "
         f"{PRESET_OF.get(default.encoder.backbone, 'paper')}.",
         args=words,

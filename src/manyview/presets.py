@@ -1,7 +1,7 @@
 """The rest of a set-up, for those who only name a method and their images."""
 
 from dataclasses import fields, replace
-from typing import Literal, get_args
+from typing import Literal
 
 from manyview.config import AnyConfig, Config, DataConfig, OptimConfig, RunConfig, ViewConfig
 from manyview.data import Source
@@ -12,13 +12,41 @@ from manyview.methods.cmc_patch import CMCPatch
 from manyview.methods.many_views import ManyViews, SmallSet
 from manyview.methods.view_graph import ViewGraph
 
-__all__ = ["CMC_SETUPS", "SMALL_SIDE", "CMCSetup", "at_equal_cost", "paper", "paper_cifar", "paper_cmc", "small"]
+__all__ = [
+    "CMCSetup",
+    "Preset",
+    "at_equal_cost",
+    "by_size",
+    "named",
+    "paper",
+    "paper_cifar",
+    "paper_cmc",
+    "small",
+]
 
 CMCSetup = Literal["paper-alexnet", "paper-stl10", "paper-nyu"]
-CMC_SETUPS: tuple[CMCSetup, ...] = get_args(CMCSetup)
+Preset = Literal["small", "paper", "paper-cifar", CMCSetup]
 
 SMALL_SIDE = 64  # images up to this many pixels take the small preset
 CIFAR_SIDE = 48  # and up to this many CIFAR's values of `paper-cifar`, others those of STL-10
+
+
+def by_size(source: Source) -> Preset:
+    """The preset of those who name none."""
+    return "small" if source.median_side <= SMALL_SIDE else "paper"
+
+
+def named(
+    preset: Preset, method: type[Method], run: RunConfig, data: DataConfig, source: Source, *, views: int
+) -> AnyConfig:
+    """What `--preset` asks for. Some follow the images of `source`, and how many `views` of each a step takes."""
+    if preset == "paper":
+        return paper(method, run, data)
+    if preset == "small":
+        return small(method, run, data, source, views=views)
+    if preset == "paper-cifar":
+        return paper_cifar(method, run, data, source, views=views)
+    return paper_cmc(method, run, data, preset)
 
 
 def paper(method: type[Method], run: RunConfig, data: DataConfig) -> AnyConfig:

@@ -25,7 +25,7 @@ from manyview.views.named import split_views
 from manyview.views.recipes import RAND
 from manyview.views.statistics import mean_chroma, measure, refuse_grey, sampled
 
-__all__ = ["Parts", "build", "build_augment", "pick_device"]
+__all__ = ["Parts", "build", "build_augment", "check_values", "pick_device"]
 
 MEASURED = 500  # images whose colours are measured
 

@@ -34,6 +34,7 @@ __all__ = [
     "nearest_others",
     "neighbourhood",
     "one_of_each_class",
+    "readable",
     "shuffled",
 ]
 
@@ -112,12 +113,12 @@ def collect(
     """
     order = shuffled(source, seed)
     shown = tuple(
-        _sample_views(source, augment, number, image) for number, image in islice(_readable(source, order), rows)
+        _sample_views(source, augment, number, image) for number, image in islice(readable(source, order), rows)
     )
     if encoder is None:
         return Pictures(source.name, shown)
     encoders = {"trained": encoder} if random is None else {"trained": encoder, "random": random}
-    views = _view_features(encoders, source, augment, islice(_readable(source, order), pairs))
+    views = _view_features(encoders, source, augment, islice(readable(source, order), pairs))
     part = Subset(source, order[:pool])
     features = {name: extract(each, part, batch_size=64, progress=progress) for name, each in encoders.items()}
     near = {name: nearest_others(each.embeddings, neighbours) for name, each in features.items()}
@@ -139,7 +140,8 @@ def shuffled(source: Source, seed: int) -> Tensor:
     return counter.permutation(len(source), seed, _TAG)
 
 
-def _readable(source: Source, order: Tensor) -> Iterator[tuple[int, Tensor]]:
+def readable(source: Source, order: Tensor) -> Iterator[tuple[int, Tensor]]:
+    """Numbers and images of the samples `order`, without those that cannot be read."""
     for number in order.tolist():
         try:
             yield number, source.read(number)
