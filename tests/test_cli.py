@@ -54,6 +54,28 @@ def test_help_teaches_every_flag(words: list[str], capsys: pytest.CaptureFixture
     assert "--device" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("words", "whose", "backbone", "batch"),
+    [
+        (["jcl"], "those of --preset paper; images of at most 64 px get --preset small: add it", "resnet50", 512),
+        (["jcl", "--preset", "paper"], "those of --preset paper.", "resnet50", 512),
+        (["jcl", "--preset", "small", "--data", "none/"], "small for 10,000 images of 32 px", "tiny", 64),
+        (["cacr", "--preset=paper-cifar"], "paper-cifar for 10,000 images of 32 px", "alexnet-small", 128),
+        (["cmc", "--preset", "paper-nyu"], "those of --preset paper-nyu.", "nyu", 256),
+    ],
+)
+def test_help_shows_the_defaults_of_the_preset(
+    words: list[str], whose: str, backbone: str, batch: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["pretrain", *words, "--help"])
+    assert stop.value.code == 0
+    text = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert whose in text
+    assert f"`resnet50x0.5` or `resnet50x2`. (default: {backbone})" in text
+    assert f"over all devices together. (default: {batch})" in text
+
+
 def test_pretrain_alone_lists_the_methods(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pretrain"]) == 0
     text = capsys.readouterr().out

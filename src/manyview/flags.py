@@ -5,7 +5,7 @@ import json
 import tomllib
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import tyro
 
@@ -13,13 +13,14 @@ from manyview import distributed, presets
 from manyview.config import AnyConfig, Config, DataConfig, RunConfig
 from manyview.data import Source, fewer, imbalanced, open_source
 from manyview.data.missing import Incomplete
+from manyview.data.scenes import Scenes
 from manyview.errors import UserError
 from manyview.methods import Method, find
 from manyview.pretrain import read_facts
 
 __all__ = ["file_flags", "open_training", "parse_config", "parse_run", "saved_config"]
 
-PRESET_OF = {"tiny": "small", "alexnet-small": "paper-cifar"}  # the presets, by the backbone that only they have
+HELP = {"-h", "--help"}
 
 
 def open_training(method: type[Method], config: AnyConfig) -> Source:
@@ -44,6 +45,9 @@ def parse_run(method: type[Method], words: list[str], *, prog: str = "") -> tupl
         words = [*file_flags(file), *words]
     asked = early.parse_known_args(words)[0].preset
     blank = RunConfig(out=tyro.MISSING), DataConfig(data=tyro.MISSING)
+    if HELP & set(words):
+        default, whose = described(method, asked, *blank)
+        parse_config(method, words, default, whose=whose, prog=prog)  # which ends with the help
     config = parse_config(method, words, presets.paper(method, *blank), prog=prog)
     source = open_training(method, config)
     if asked == "auto":
@@ -53,13 +57,28 @@ def parse_run(method: type[Method], words: list[str], *, prog: str = "") -> tupl
     return presets.at_equal_cost(method, replace(config, run=replace(config.run, preset=asked))), source
 
 
-def parse_config(method: type[Method], words: list[str], default: AnyConfig, *, prog: str = "") -> AnyConfig:
+def described(method: type[Method], asked: str, run: RunConfig, data: DataConfig) -> tuple[AnyConfig, str]:
+    """The defaults that a help shows, and whose they are. It opens no data: where they follow the images, it is for
+    those of `scenes`."""
+    preset: presets.Preset = asked if asked in get_args(presets.Preset) else "paper"  # type: ignore[assignment]
+    scenes, whose = Scenes(), f"Defaults shown are those of --preset {preset}"
+    if asked == "auto":
+        whose += f"; images of at most {presets.SMALL_SIDE} px get --preset small: add it to see its defaults"
+    elif preset in ("small", "paper-cifar"):
+        whose += f" for {len(scenes):,} images of {scenes.median_side} px, as `scenes` has; some follow the images"
+    views = method.view_count(method.Config())
+    return presets.named(preset, method, run, data, scenes, views=views), f"{whose}."
+
+
+def parse_config(
+    method: type[Method], words: list[str], default: AnyConfig, *, whose: str = "", prog: str = ""
+) -> AnyConfig:
+    """`whose` tells in the help what the defaults are those of."""
     kind: type[AnyConfig] = Config[method.Config]  # type: ignore[name-defined]
     return tyro.cli(
         kind,
         prog=prog or f"manyview pretrain {method.name}",
-        description=f"{method.Config.__doc__} Defaults shown are those of --preset "
-        f"{PRESET_OF.get(default.encoder.backbone, 'paper')}.",
+        description=f"{method.Config.__doc__} {whose}",
         args=words,
         default=default,
         config=(tyro.conf.OmitArgPrefixes,),

@@ -13,6 +13,7 @@ from manyview.methods.many_views import ManyViews, SmallSet
 from manyview.methods.view_graph import ViewGraph
 
 __all__ = [
+    "SMALL_SIDE",
     "CMCSetup",
     "Preset",
     "at_equal_cost",
