@@ -52,11 +52,11 @@ def test_the_rivals_on_the_sets_of_c1() -> None:
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_methods_with_a_queue_have_no_such_set_up(name: str) -> None:
+def test_methods_without_negatives_in_the_batch_have_no_such_set_up(name: str) -> None:
     if issubclass(find(name), ManyViews):
         assert cifar(name).encoder.backbone == "alexnet-small"
     else:
-        with pytest.raises(UserError, match=f"--preset paper-cifar has no values for {name}, which keeps a queue"):
+        with pytest.raises(UserError, match=f"--preset paper-cifar has no values for {name}, whose negatives"):
             cifar(name)
 
 

@@ -21,7 +21,7 @@ class RunConfig:
     restarts goes on by itself)."""
     preset: Literal["auto", "small", "paper", "paper-cifar", "paper-alexnet", "paper-stl10", "paper-nyu"] = "auto"
     """Defaults of the rest of a set-up: `paper` is the papers' (ResNet-50, 224 px); `small` is for images of at most
-    64 px (encoder `tiny`, queue at most half the set, momentum 0.99); `auto` takes one of these by the images' size.
+    64 px (encoder `tiny`, queue an eighth of the set, momentum 0.99); `auto` takes one of these by the images' size.
     `paper-cifar` is that of CACR on CIFAR-10, CIFAR-100 and STL-10 (AlexNet, 200 epochs, no queue); `paper-alexnet`,
     `paper-stl10` and `paper-nyu` are those of CMC with AlexNet and with RGB-D images."""
     config: Path | None = None

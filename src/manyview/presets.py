@@ -64,8 +64,8 @@ def paper_cifar(method: type[Method], run: RunConfig, data: DataConfig, source: 
     if not issubclass(method, ManyViews):
         own = ", ".join(name for name, each in METHODS.items() if issubclass(each, ManyViews))
         raise UserError(
-            f"--preset paper-cifar has no values for {method.name}, which keeps a queue: use --preset small, or one of "
-            f"{own}"
+            f"--preset paper-cifar has no values for {method.name}, whose negatives are not other views of the batch: "
+            f"use --preset small, or one of {own}"
         )
     dataset: SmallSet = "cifar100" if len(source.classes) == 100 else "cifar10"
     if source.median_side > CIFAR_SIDE:
