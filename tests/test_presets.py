@@ -2,7 +2,7 @@
 
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -88,7 +88,7 @@ def test_cmc_with_parts_of_others_learns_for_240_epochs() -> None:
     }
 
 
-@pytest.mark.parametrize("setup", presets.CMC_SETUPS)
+@pytest.mark.parametrize("setup", get_args(presets.CMCSetup))
 @pytest.mark.parametrize("name", [name for name, kind in METHODS.items() if issubclass(kind, ViewGraph)])
 def test_every_method_of_cmc_takes_a_step_in_its_setups(name: str, setup: Any) -> None:
     """Or says why not: patches of a jigsaw are smaller than AlexNet's first layers take."""
