@@ -6,6 +6,7 @@ import random
 import shutil
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -17,6 +18,7 @@ from manyview.cli import main
 from manyview.data import open_source
 from manyview.diagnose import CONTRAST, Watch
 from manyview.encoders import EncoderConfig, build_encoder
+from manyview.evaluate import knn_accuracy
 from manyview.report import findings
 from manyview.views import Augment, recipe
 
@@ -325,6 +327,18 @@ def test_knn_is_watched_every_n_epochs(tmp_path: Path) -> None:
     measured = {entry["step"]: entry["knn"] for entry in lines(tmp_path / "run") if "knn" in entry}
     assert set(measured) == {7}
     assert 0 <= measured[7] <= 1
+
+
+def test_the_workers_of_a_run_read_for_knn_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def noted(*arguments: Any, **settings: Any) -> float:
+        asked.append(settings["workers"])
+        return knn_accuracy(*arguments, **settings)
+
+    monkeypatch.setattr("manyview.pretrain.knn_accuracy", noted)
+    assert pretrain(tmp_path / "run", "--epochs", "1", "--knn-every", "1", "--workers", "2") == 0
+    assert asked == [2]
 
 
 def test_watching_knn_does_not_change_the_run(finished: Path, tmp_path: Path) -> None:

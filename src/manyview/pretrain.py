@@ -178,7 +178,9 @@ def watch(done: int, config: AnyConfig, parts: Parts) -> dict[str, float]:
     encoder, augment, size = parts.method.encoder, parts.augment, config.views.image_size
     epoch, values = parts.steps_per_epoch, dict[str, float]()
     if parts.knn is not None and done % (config.run.knn_every * epoch) == 0:
-        values["knn"] = knn_accuracy(encoder, *parts.knn, image_size=size, mean=augment.mean, std=augment.std)
+        values["knn"] = knn_accuracy(
+            encoder, *parts.knn, image_size=size, mean=augment.mean, std=augment.std, workers=config.data.workers
+        )
     if parts.contrast is not None and (done % (config.run.watch_every * epoch) == 0 or done == parts.steps):
         values |= parts.contrast(encoder)
     return values
