@@ -151,8 +151,8 @@ def test_a_runs_own_config_is_a_config_file(run: Path) -> None:
 def test_evaluations_are_printed_and_kept_beside_the_random_encoder(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["evaluate", "knn", str(run), "--data", "scenes:64"]) == 0
-    assert main(["evaluate", "linear", str(run), "--data", "scenes:64"]) == 0
+    assert main(["evaluate", "knn", str(run), "--data", "scenes:64", "--batch-size", "40"]) == 0
+    assert main(["evaluate", "linear", str(run), "--data", "scenes:64", "--images-per-pass", "40"]) == 0
     text = capsys.readouterr().out
     assert "random" in text
     assert "test split" in text
@@ -165,10 +165,12 @@ def test_evaluations_are_printed_and_kept_beside_the_random_encoder(
 def test_layers_are_probed_printed_and_drawn(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = [str(run), "--data", "scenes:64", "--layer"]
     assert main(["evaluate", "linear", *words, "layer1, layer4,layer1", "--regularisation", "0.01"]) == 0
-    assert main(["evaluate", "mlp", *words, "layer4", "--epochs", "2", "--no-random"]) == 0
+    assert main(["evaluate", "mlp", *words, "layer4", "--epochs", "2", "--batch-size", "32", "--no-random"]) == 0
     text = capsys.readouterr().out
     assert "layer1" in text
-    found = [(r["protocol"], r["encoder"], r["layer"]) for r in json.loads((run / "evaluations.json").read_text())]
+    records = json.loads((run / "evaluations.json").read_text())
+    assert records[-1]["settings"]["batch_size"] == 32
+    found = [(r["protocol"], r["encoder"], r["layer"]) for r in records]
     layers = [("linear", encoder, layer) for encoder in ("random", "trained") for layer in ("layer1", "layer4")]
     assert [each for each in found if each[2]] == [*layers, ("mlp", "trained", "layer4")]
     message = error(capsys, "evaluate", "mlp", *words, "conv5")
@@ -181,7 +183,7 @@ def test_layers_are_probed_printed_and_drawn(run: Path, capsys: pytest.CaptureFi
 
 def test_the_probe_with_adam_takes_the_papers_settings(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["evaluate", "linear-adam", str(run), "--no-random"]
-    assert main([*words, "--data", "scenes:200", "--epochs", "2"]) == 0
+    assert main([*words, "--data", "scenes:200", "--epochs", "2", "--images-per-pass", "50"]) == 0
     assert "linear-adam" in capsys.readouterr().out
     record = json.loads((run / "evaluations.json").read_text())[-1]
     assert record["protocol"] == "linear-adam"

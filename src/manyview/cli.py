@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 import tyro
@@ -30,6 +30,8 @@ from manyview.views import gallery
 __all__ = ["main"]
 
 Run = tyro.conf.Positional[Path]
+# Where no classifier has batches of its own, the shorter name is free.
+ImagesPerPass = Annotated[int, tyro.conf.arg(aliases=("--batch-size",))]
 console = Console()
 
 
@@ -138,8 +140,8 @@ class EvaluateArgs:
     """Only these views of an encoder with a network for each, such as L or L,depth."""
     random: bool = True
     """Measure the same network with random weights beside it."""
-    batch_size: int = 256
-    """Images per pass."""
+    images_per_pass: int = 256
+    """Images that the encoder gets at once."""
     workers: int = 0
     """Processes that read and decode."""
     device: str = "auto"
@@ -155,14 +157,22 @@ class CachedArgs(EvaluateArgs):
 
 
 @dataclass(frozen=True)
-class KnnArgs(CachedArgs):
+class FittedArgs(CachedArgs):
+    """What is evaluated, on what, where nothing is trained in batches."""
+
+    images_per_pass: ImagesPerPass = 256
+    """Images that the encoder gets at once."""
+
+
+@dataclass(frozen=True)
+class KnnArgs(FittedArgs):
     """Weighted nearest neighbours on frozen features."""
 
     protocol: Knn = field(default_factory=Knn)
 
 
 @dataclass(frozen=True)
-class LinearArgs(CachedArgs):
+class LinearArgs(FittedArgs):
     """A linear classifier on frozen features."""
 
     protocol: Linear = field(default_factory=Linear)
@@ -172,8 +182,6 @@ class LinearArgs(CachedArgs):
 class MlpArgs(CachedArgs):
     """A classifier with one hidden layer on frozen features, as CMC probes STL-10."""
 
-    batch_size: int = 64
-    """Images per pass, and samples per training step."""
     protocol: Mlp = field(default_factory=Mlp)
 
 
@@ -188,8 +196,6 @@ class LinearSgdArgs(EvaluateArgs):
 class LinearAdamArgs(EvaluateArgs):
     """CACR's linear protocol for small sets: Adam on augmented images, last epoch reported."""
 
-    batch_size: int = 128
-    """Images per pass."""
     protocol: LinearAdam = field(default_factory=LinearAdam)
 
 
@@ -226,7 +232,7 @@ def evaluate_command(words: list[str]) -> None:
         layers=names(args.layer) if isinstance(args, CachedArgs) else (),
         views=names(args.view),
         random=args.random,
-        batch_size=args.batch_size,
+        batch_size=args.images_per_pass,
         workers=args.workers,
         device=pick_device(args.device),
         progress=console.is_terminal,

@@ -118,7 +118,7 @@ def test_worker_processes_give_the_same_features() -> None:
 
 
 def test_an_empty_batch_names_the_flag() -> None:
-    with pytest.raises(UserError, match="--batch-size"):
+    with pytest.raises(UserError, match="--images-per-pass 256"):
         extract(pixels(8), Memory(3), batch_size=0)
 
 

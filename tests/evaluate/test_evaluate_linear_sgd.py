@@ -109,7 +109,7 @@ def accuracy_of_every_epoch(
 def test_agrees_with_the_protocol_written_out(milestones: tuple[float, ...]) -> None:
     train, test = Tinted(120, seed=1), Tinted(200, seed=2)
     history = list(accuracy_of_every_epoch(train, test, 5, milestones))
-    score = train_linear(encoder(), train, test, LinearSgd(epochs=5, milestones=milestones), batch_size=20)
+    score = train_linear(encoder(), train, test, LinearSgd(epochs=5, milestones=milestones, batch_size=20))
     assert score.top1 == pytest.approx(history[-1])
 
 
@@ -122,8 +122,8 @@ def test_accuracy_on_training_samples_is_that_on_the_views_of_the_last_epoch() -
         views = augment.apply(batch.images, augment.plan(batch.index, batch.epoch))[0]
         right[batch.epoch] += int(((encoder()(views) @ weight.T).argmax(1) == labels[batch.index]).sum())
     assert right[0] != right[1]  # otherwise this test could not fail
-    still = LinearSgd(epochs=2, lr=1e-12)
-    assert train_linear(encoder(), train, train, still, batch_size=20).train_top1 == pytest.approx(right[1] / 100)
+    still = LinearSgd(epochs=2, lr=1e-12, batch_size=20)
+    assert train_linear(encoder(), train, train, still).train_top1 == pytest.approx(right[1] / 100)
 
 
 def test_adam_agrees_with_the_protocol_written_out() -> None:
@@ -132,7 +132,7 @@ def test_adam_agrees_with_the_protocol_written_out() -> None:
     def last(optimizer_of: Optimizer, decay: float) -> float:
         return list(accuracy_of_every_epoch(train, test, 10, (0.6, 0.8), optimizer_of, decay))[-1]
 
-    score = train_linear(encoder(), train, test, LinearAdam(epochs=10), batch_size=20)
+    score = train_linear(encoder(), train, test, LinearAdam(epochs=10, batch_size=20))
     assert score.top1 == pytest.approx(last(adam, 0.2))
     assert score.settings == {"epochs": 10, "lr": 0.001, "decay": 0.2, "batch_size": 20}
     others = last(partial(adam, beta=0.9), 0.2), last(adam, 0.1), last(sgd, 0.2)
@@ -142,7 +142,7 @@ def test_adam_agrees_with_the_protocol_written_out() -> None:
 def test_adams_settings_are_those_of_the_paper() -> None:
     protocol = LinearAdam()
     rates = [protocol.lr_at(epoch) for epoch in (0, 59, 60, 79, 80, 99)]
-    assert protocol.epochs == 100
+    assert (protocol.epochs, protocol.batch_size, LinearSgd().batch_size) == (100, 128, 256)
     assert rates == pytest.approx([1e-3, 1e-3, 2e-4, 2e-4, 4e-5, 4e-5])
     optimizer = protocol.optimizer([torch.zeros(2, requires_grad=True)])
     assert isinstance(optimizer, torch.optim.Adam)
@@ -154,26 +154,26 @@ def test_reports_the_last_epoch_also_when_an_earlier_one_was_better() -> None:
     train, test = Tinted(120, seed=1), Tinted(200, seed=2)
     history = list(accuracy_of_every_epoch(train, test, 8, ()))
     assert max(history) > history[-1]  # otherwise this test could not fail
-    score = train_linear(encoder(), train, test, LinearSgd(epochs=8, milestones=()), batch_size=20)
+    score = train_linear(encoder(), train, test, LinearSgd(epochs=8, milestones=(), batch_size=20))
     assert score.top1 == pytest.approx(history[-1])
 
 
 def test_nobody_looks_at_the_test_set_before_the_training_is_over() -> None:
     log: list[str] = []
     train, test = Tinted(60, seed=1, log=log), Tinted(50, seed=2, log=log)
-    train_linear(encoder(), train, test, LinearSgd(epochs=3), batch_size=20)
-    assert log == ["tinted 1"] * 9 + ["tinted 2"] * 3
+    train_linear(encoder(), train, test, LinearSgd(epochs=3, batch_size=20), batch_size=25)
+    assert log == ["tinted 1"] * 9 + ["tinted 2"] * 2
 
 
 def test_learns_what_the_features_tell() -> None:
     train, test = Tinted(600, seed=1), Tinted(300, seed=2)
-    score = train_linear(encoder(), train, test, LinearSgd(epochs=20, lr=1.0), batch_size=50)
+    score = train_linear(encoder(), train, test, LinearSgd(epochs=20, lr=1.0, batch_size=50))
     assert score.top1 > 0.6
     assert score.top5 is not None
     assert score.top5 > score.top1
     assert (score.train_samples, score.test_samples, score.classes) == (600, 300, 7)
     assert score.preprocess == "8×8 as stored; random crops and flips at training"
-    assert score == train_linear(encoder(), train, test, LinearSgd(epochs=20, lr=1.0), batch_size=50)
+    assert score == train_linear(encoder(), train, test, LinearSgd(epochs=20, lr=1.0, batch_size=50))
 
 
 def test_learning_rate_falls_at_60_and_80_percent_of_the_epochs() -> None:
@@ -196,22 +196,23 @@ def test_training_mode_is_refused() -> None:
     unfrozen = encoder()
     unfrozen.backbone.train()
     with pytest.raises(RuntimeError, match="training mode"):
-        train_linear(unfrozen, Tinted(40, seed=1), Tinted(20, seed=2), LinearSgd(epochs=1), batch_size=20)
+        train_linear(unfrozen, Tinted(40, seed=1), Tinted(20, seed=2), LinearSgd(epochs=1, batch_size=20))
 
 
 def test_an_encoder_that_changes_itself_in_one_training_step_is_caught() -> None:
     with pytest.raises(RuntimeError, match="changed while it was evaluated"):
-        train_linear(encoder(counts=1), Tinted(40, seed=1), Tinted(20, seed=2), LinearSgd(epochs=1), batch_size=20)
+        train_linear(encoder(counts=1), Tinted(40, seed=1), Tinted(20, seed=2), LinearSgd(epochs=1, batch_size=20))
 
 
 def test_a_diverging_classifier_names_the_learning_rate() -> None:
     with pytest.raises(UserError, match="smaller --lr"):
-        train_linear(encoder(), Tinted(40, seed=1), Tinted(20, seed=2), LinearSgd(epochs=9, lr=3e38), batch_size=20)
+        train_linear(encoder(), Tinted(40, seed=1), Tinted(20, seed=2), LinearSgd(epochs=9, lr=3e38, batch_size=20))
 
 
 @pytest.mark.parametrize(
     ("settings", "way_out"),
     [
+        ({"batch_size": 0}, "--batch-size {batch}"),
         ({"epochs": 0}, "--epochs 1 or more"),
         ({"lr": 0.0}, "--lr {lr}"),
         ({"lr": float("nan")}, "--lr {lr}"),
@@ -220,13 +221,13 @@ def test_a_diverging_classifier_names_the_learning_rate() -> None:
     ],
 )
 def test_impossible_settings_name_the_flag(settings: dict[str, float], way_out: str) -> None:
-    with pytest.raises(UserError, match=way_out.format(lr="30", decay="0.1")):
+    with pytest.raises(UserError, match=way_out.format(lr="30", decay="0.1", batch=256)):
         LinearSgd(**settings)  # type: ignore[arg-type]
-    with pytest.raises(UserError, match=way_out.format(lr="0.001", decay="0.2")):
+    with pytest.raises(UserError, match=way_out.format(lr="0.001", decay="0.2", batch=128)):
         LinearAdam(**settings)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("batch_size", [0, 41])
 def test_impossible_batches_name_the_flag(batch_size: int) -> None:
     with pytest.raises(UserError, match="--batch"):
-        train_linear(encoder(), Tinted(40, seed=1), Tinted(20, seed=2), LinearSgd(), batch_size=batch_size)
+        train_linear(encoder(), Tinted(40, seed=1), Tinted(20, seed=2), LinearSgd(batch_size=batch_size))

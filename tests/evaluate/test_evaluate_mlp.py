@@ -59,11 +59,12 @@ def written_out(train: Features, test: Features, epochs: int, batch: int) -> Ten
 def test_agrees_with_the_protocol_written_out() -> None:
     train, test = features(70, seed=1), features(500, seed=2)
     expected = (written_out(train, test, epochs=10, batch=16) == test.labels).double().mean().item()
-    assert mlp(train, test, Mlp(epochs=10), batch_size=16, seed=5).top1 == pytest.approx(expected)
-    assert mlp(test, train, Mlp(epochs=10), batch_size=16, seed=5).train_top1 == pytest.approx(
+    assert mlp(train, test, Mlp(epochs=10, batch_size=16), seed=5).top1 == pytest.approx(expected)
+    assert mlp(test, train, Mlp(epochs=10, batch_size=16), seed=5).train_top1 == pytest.approx(
         (written_out(test, test, epochs=10, batch=16) == test.labels).double().mean().item()
     )
-    others = {mlp(train, test, other, batch_size=16, seed=5).top1 for other in (Mlp(epochs=9), Mlp(10, decay=1.0))}
+    protocols = Mlp(epochs=9, batch_size=16), Mlp(10, decay=1.0, batch_size=16), Mlp(epochs=10, batch_size=24)
+    others = {mlp(train, test, protocol, seed=5).top1 for protocol in protocols}
     assert expected not in others  # otherwise this test could not fail
 
 
@@ -85,7 +86,7 @@ def test_fewer_samples_than_a_step_are_one_step() -> None:
 
 def test_settings_are_those_of_the_paper() -> None:
     protocol = Mlp()
-    assert (protocol.epochs, protocol.hidden) == (100, 200)
+    assert (protocol.epochs, protocol.batch_size, protocol.hidden) == (100, 64, 200)
     rates = [protocol.lr_at(epoch) for epoch in (0, 59, 60, 79, 80, 99)]
     assert rates == pytest.approx([1e-3, 1e-3, 2e-4, 2e-4, 4e-5, 4e-5])
 
@@ -96,6 +97,7 @@ def test_settings_are_those_of_the_paper() -> None:
         ({"hidden": 0}, "--hidden 200"),
         ({"dropout": 1.0}, "--dropout 0.1"),
         ({"dropout": float("nan")}, "--dropout 0.1"),
+        ({"batch_size": 0}, "--batch-size 64"),
         ({"epochs": 0}, "--epochs 1 or more"),
         ({"lr": -1.0}, "--lr 0.001"),
         ({"decay": 0.0}, "--decay 0.2"),
@@ -109,9 +111,9 @@ def test_impossible_settings_name_the_flag(settings: dict[str, float], way_out: 
 @pytest.mark.parametrize(("samples", "batch_size"), [(1, 64), (10, 1)])
 def test_a_step_of_one_sample_names_the_flag(samples: int, batch_size: int) -> None:
     with pytest.raises(UserError, match="--batch-size 64 and more samples"):
-        mlp(features(samples, seed=1), features(5, seed=2), Mlp(), batch_size=batch_size)
+        mlp(features(samples, seed=1), features(5, seed=2), Mlp(batch_size=batch_size))
 
 
 def test_a_diverging_classifier_names_the_learning_rate() -> None:
     with pytest.raises(UserError, match="smaller --lr"):
-        mlp(features(40, seed=1), features(5, seed=2), Mlp(epochs=9, lr=1e38), batch_size=20)
+        mlp(features(40, seed=1), features(5, seed=2), Mlp(epochs=9, lr=1e38, batch_size=20))

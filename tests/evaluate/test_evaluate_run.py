@@ -66,8 +66,8 @@ def run(tmp_path: Path) -> Path:
         Knn(k=5),
         Linear(regularisation=(1.0, 0.01)),
         Mlp(epochs=10),
-        LinearSgd(epochs=2, lr=1),
-        LinearAdam(epochs=2, lr=0.1),
+        LinearSgd(epochs=2, lr=1, batch_size=16),
+        LinearAdam(epochs=2, lr=0.1, batch_size=16),
     ],
 )
 def test_trained_and_random_are_measured_alike_and_recorded(protocol: Protocol, run: Path, photos: str) -> None:
@@ -85,6 +85,15 @@ def test_trained_and_random_are_measured_alike_and_recorded(protocol: Protocol, 
         assert 0 <= record["top1_interval"][0] <= record["top1"] <= record["top1_interval"][1] <= 1
     assert read_records(run) == json.loads(json.dumps(records))
     assert records[1]["top1"] > 0.5
+
+
+def test_a_classifier_is_trained_in_the_batches_of_its_protocol(run: Path, photos: str) -> None:
+    protocols = Mlp(epochs=2), LinearAdam(epochs=2, batch_size=24)
+    passes = [evaluate(run, protocols, photos, random=False, batch_size=images, progress=False) for images in (30, 256)]
+    for records in passes:
+        batches = {record["protocol"]: record["settings"]["batch_size"] for record in records}
+        assert batches == {"mlp": 64, "linear-adam": 24}
+    assert [record["top1"] for record in passes[0]] == [record["top1"] for record in passes[1]]
 
 
 @pytest.mark.parametrize("protocol", [Knn(k=5), Linear(regularisation=(0.01,)), Mlp(epochs=5)])

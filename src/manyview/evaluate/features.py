@@ -134,7 +134,7 @@ def _gather(
 ) -> dict[str, Features]:
     """What `compute` makes of the images, by name; `room` is asked for a place of so many columns for each."""
     if batch_size < 1:
-        raise UserError(f"batch size {batch_size} holds no image: use --batch-size 256")
+        raise UserError(f"batch size {batch_size} holds no image: use --images-per-pass 256")
     encoder.to(device)
     source, channels = source.showing(encoder.card.planes), encoder.card.in_channels
     if channels != channels_of(source.planes):

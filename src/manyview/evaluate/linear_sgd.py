@@ -49,6 +49,8 @@ class LinearAdam(LinearSgd):
     """Learning rate at the beginning."""
     decay: float = 0.2
     """Factor by which it falls."""
+    batch_size: int = 128
+    """Samples per training step."""
 
     def optimizer(self, parameters: Sequence[Tensor]) -> torch.optim.Optimizer:
         return adam(parameters, self.lr)
@@ -66,11 +68,14 @@ def train_linear(
     device: torch.device | str | None = None,
     progress: bool = False,
 ) -> Score:
-    """Accuracy on `test`, which nobody looks at before the last epoch is over, of a classifier trained on `train`."""
+    """Accuracy on `test`, which nobody looks at before the last epoch is over, of a classifier trained on `train`.
+
+    `batch_size` is the number of test images per pass; the training takes that of the protocol.
+    """
     encoder.to(device)
     train, planes = train.showing(encoder.card.planes), encoder.card.planes
     augment = Augment(CROPS_AND_FLIPS, views=1, size=encoder.image_size, seed=seed, planes=planes)
-    loader = Loader(train, batch_size=batch_size, seed=seed, stop=0, workers=workers, crop=augment.crop)
+    loader = Loader(train, batch_size=protocol.batch_size, seed=seed, stop=0, workers=workers, crop=augment.crop)
     loader.stop = protocol.epochs * loader.steps_per_epoch
     weight, bias, train_top1, unreadable = _train(encoder, loader, augment, protocol, progress=progress)
     features = extract(encoder, test, batch_size=batch_size, workers=workers, progress=progress)
@@ -83,7 +88,12 @@ def train_linear(
         train_samples=len(train) - len(unreadable),
         unreadable=len(unreadable) + len(features.unreadable),
         preprocess=f"{features.preprocess}; random crops and flips at training",
-        settings={"epochs": protocol.epochs, "lr": protocol.lr, "decay": protocol.decay, "batch_size": batch_size},
+        settings={
+            "epochs": protocol.epochs,
+            "lr": protocol.lr,
+            "decay": protocol.decay,
+            "batch_size": protocol.batch_size,
+        },
         train_top1=train_top1,
     )
 

@@ -25,6 +25,8 @@ class Mlp(Steps):
     """One hidden layer, trained with Adam, β = (0.5, 0.999), on cached features, as CMC probes STL-10 (D.1, E.1); the
     last epoch counts, never the best."""
 
+    batch_size: int = 64
+    """Samples per training step, as in DIM."""
     hidden: int = 200
     """Units of the hidden layer."""
     dropout: float = 0.1
@@ -38,17 +40,15 @@ class Mlp(Steps):
             raise UserError(f"dropout {self.dropout} is not at least 0 and below 1: use --dropout 0.1")
 
 
-def mlp(
-    train: Features, test: Features, protocol: Mlp, *, batch_size: int = 64, seed: int = 0, progress: bool = False
-) -> Score:
-    """Accuracy on `test` of a network trained on `train` alone, in steps of `batch_size` samples."""
-    if min(batch_size, len(train)) < 2:
+def mlp(train: Features, test: Features, protocol: Mlp, *, seed: int = 0, progress: bool = False) -> Score:
+    """Accuracy on `test` of a network trained on `train` alone."""
+    if min(protocol.batch_size, len(train)) < 2:
         raise UserError("a step of one sample cannot be normalised: use --batch-size 64 and more samples")
     classes = class_count(train.labels, test.labels)
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(seed)
         network = _network(train.embeddings, classes, protocol)
-        _train(network, train, protocol, batch_size=batch_size, seed=seed, progress=progress)
+        _train(network, train, protocol, seed=seed, progress=progress)
     network.eval()
     with torch.no_grad():
         fitted, scores = (torch.cat([network(part) for part in each.embeddings.split(CHUNK)]) for each in (train, test))
@@ -66,7 +66,7 @@ def mlp(
             "epochs": protocol.epochs,
             "lr": protocol.lr,
             "decay": protocol.decay,
-            "batch_size": batch_size,
+            "batch_size": protocol.batch_size,
         },
         train_top1=share_right(fitted, train.labels),
     )
@@ -99,14 +99,15 @@ class _Standardise(nn.Module):
         return (x - self.mean) / self.scale
 
 
-def _train(network: nn.Module, train: Features, protocol: Mlp, *, batch_size: int, seed: int, progress: bool) -> None:
+def _train(network: nn.Module, train: Features, protocol: Mlp, *, seed: int, progress: bool) -> None:
     """Every epoch in an order of its own, without the samples that do not fill a step."""
     optimizer = adam(network.parameters(), protocol.lr)
-    whole = max(len(train) // batch_size * batch_size, min(batch_size, len(train)))
+    size = min(protocol.batch_size, len(train))
+    whole = len(train) // size * size
     for epoch in track(range(protocol.epochs), "classifier", show=progress):
         optimizer.param_groups[0]["lr"] = protocol.lr_at(epoch)
         order = counter.permutation(len(train), seed, ORDER_TAG, epoch)[:whole]
-        for index in order.to(train.embeddings.device).split(batch_size):
+        for index in order.to(train.embeddings.device).split(size):
             loss = F.cross_entropy(network(train.embeddings[index]), train.labels[index])
             optimizer.zero_grad()
             loss.backward()

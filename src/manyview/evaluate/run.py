@@ -55,8 +55,7 @@ def evaluate(
     seconds.
 
     `run` is a run directory, which keeps the records in its evaluations.json, or an encoder file. `batch_size` is the
-    number of images per pass, which for `LinearSgd`, `LinearAdam` and `Mlp` is also that of a training step (CACR: 128
-    with Adam; DIM: 64 for `Mlp`).
+    number of images that the encoder gets at once; the batches of a classifier's training belong to its protocol.
     """
     trained = load(run).only(views) if views else load(run)
     protocols = protocol if isinstance(protocol, Sequence) else [protocol]
@@ -112,7 +111,7 @@ def _judge(
     for layer in list(train):
         pair = [each.pop(layer).to(encoder.mean.device) for each in (train, test)]
         for protocol in on_features:
-            score = _fit(protocol, *pair, batch_size=batch_size, seed=seed, progress=progress)
+            score = _fit(protocol, *pair, seed=seed, progress=progress)
             yield protocol, layer or None, score
 
 
@@ -121,13 +120,11 @@ def _cached(encoder: FrozenEncoder, source: Source, layers: Sequence[str], **rea
     return extract_layers(encoder, source, layers, **reading) if layers else {"": extract(encoder, source, **reading)}
 
 
-def _fit(
-    protocol: Knn | Linear | Mlp, train: Features, test: Features, *, batch_size: int, seed: int, progress: bool
-) -> Score:
+def _fit(protocol: Knn | Linear | Mlp, train: Features, test: Features, *, seed: int, progress: bool) -> Score:
     if isinstance(protocol, Knn):
         return knn(train, test, **asdict(protocol), progress=progress)
     if isinstance(protocol, Mlp):
-        return mlp(train, test, protocol, batch_size=batch_size, seed=seed, progress=progress)
+        return mlp(train, test, protocol, seed=seed, progress=progress)
     return linear(train, test, **asdict(protocol), seed=seed, progress=progress)
 
 

@@ -13,7 +13,7 @@ __all__ = ["Steps", "adam"]
 
 @dataclass(frozen=True)
 class Steps:
-    """A learning rate that falls in steps; the last epoch counts, never the best."""
+    """Steps of one size, with a learning rate that falls; the last epoch counts, never the best."""
 
     epochs: int = 100
     """Passes over the training set."""
@@ -23,10 +23,14 @@ class Steps:
     """Where the learning rate falls, as shares of the epochs: 60 and 80 of 100."""
     decay: float = 0.2
     """Factor by which it falls."""
+    batch_size: int = 256
+    """Samples per training step."""
 
     def __post_init__(self) -> None:
         if self.epochs < 1:
             raise UserError(f"epochs {self.epochs} trains nothing: use --epochs 1 or more")
+        if self.batch_size < 1:
+            raise UserError(f"batch size {self.batch_size} holds no sample: use --batch-size {type(self).batch_size}")
         if not self.lr > 0:
             raise UserError(f"lr {self.lr} must be positive: use --lr {type(self).lr:g}")
         if not 0 < self.decay <= 1:

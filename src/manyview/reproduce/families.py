@@ -91,7 +91,7 @@ def cacr_family(setting: Setting) -> tuple[str, ...]:
 def cacr_looks(setting: Setting) -> tuple[Look, ...]:
     if setting.scale == "laptop":
         return (Accuracy((Knn(), Linear())),)
-    return Accuracy((Knn(),)), Accuracy((LinearAdam(),), 128)
+    return Accuracy((Knn(),)), Accuracy((LinearAdam(),))
 
 
 def cacr_run(

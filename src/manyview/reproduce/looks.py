@@ -25,7 +25,6 @@ class Accuracy:
     """Top-1 in per cent on the test images, of classifiers fitted on the whole training set: columns knn and linear."""
 
     protocols: tuple[Protocol, ...]
-    batch_size: int = 256
     views: tuple[str, ...] = ()
     """Of an encoder with a network for each view, only these."""
 
@@ -36,7 +35,7 @@ class Accuracy:
     def __call__(self, run: Path, setting: Setting) -> list[Row]:
         records = evaluate(
             run, self.protocols, setting.train, setting.test, views=self.views, random=False,
-            batch_size=self.batch_size, workers=setting.workers, device=pick_device(setting.device), progress=False,
+            workers=setting.workers, device=pick_device(setting.device), progress=False,
         )  # fmt: skip
         columns = {record["protocol"].partition("-")[0]: _percent(record["top1"]) for record in records}
         return [columns]
@@ -91,7 +90,6 @@ class AccuracyCurve:
     """Linear accuracy at each checkpoint."""
 
     protocol: Protocol
-    batch_size: int = 256
 
     @property
     def name(self) -> str:
@@ -107,8 +105,8 @@ class AccuracyCurve:
         for step, encoder in encoders_of(run):
             save_backbone(path, encoder, image_size=config.views.image_size, mean=look.mean, std=look.std)
             [record] = evaluate(
-                path, self.protocol, setting.train, setting.test, random=False, batch_size=self.batch_size,
-                workers=setting.workers, device=pick_device(setting.device), progress=False,
+                path, self.protocol, setting.train, setting.test, random=False, workers=setting.workers,
+                device=pick_device(setting.device), progress=False,
             )  # fmt: skip
             yield {**place_in_run(run, step), "linear": _percent(record["top1"])}
         path.unlink(missing_ok=True)

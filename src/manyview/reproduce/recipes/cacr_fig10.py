@@ -39,7 +39,7 @@ class Efficiency(CurveGrid):
         return ("method", "imbalance", "seed", "steps", "step", "epoch", "linear", "seconds")
 
     def look(self, setting: Setting) -> Look:
-        return AccuracyCurve(Linear()) if setting.scale == "laptop" else AccuracyCurve(LinearAdam(), 128)
+        return AccuracyCurve(Linear() if setting.scale == "laptop" else LinearAdam())
 
     def draw(self, found: Found) -> Figure:
         made, [axes] = figure()
