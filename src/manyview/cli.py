@@ -3,10 +3,10 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import torch
 import tyro
@@ -18,7 +18,7 @@ from manyview import __version__, counter, distributed
 from manyview.data import open_source, pack
 from manyview.encoders import export, load
 from manyview.errors import UserError
-from manyview.evaluate import Knn, Linear, LinearAdam, LinearSgd, Mlp, embed, evaluate, table
+from manyview.evaluate import PROTOCOLS, LinearSgd, Mlp, Protocol, embed, evaluate, table
 from manyview.flags import open_training, parse_run, saved_config
 from manyview.methods import METHODS, find
 from manyview.pretrain import Stopped, pretrain, report, resume
@@ -29,6 +29,7 @@ from manyview.views import gallery
 
 __all__ = ["main"]
 
+P = TypeVar("P", bound=Protocol)
 Run = tyro.conf.Positional[Path]
 # Where no classifier has batches of its own, the shorter name is free.
 ImagesPerPass = Annotated[int, tyro.conf.arg(aliases=("--batch-size",))]
@@ -127,13 +128,14 @@ def resume_command(words: list[str]) -> None:
 
 
 @dataclass(frozen=True)
-class EvaluateArgs:
+class EvaluateArgs(Generic[P]):
     """What is evaluated, on what."""
 
     run: Run
     """Run directory or encoder file."""
     data: str
     """Labelled training samples: anything that `pretrain --data` takes."""
+    protocol: P
     test_data: str | None = None
     """Labelled test samples; otherwise the set's own test split, or 20 % of --data held out by hash."""
     view: str | None = None
@@ -149,7 +151,7 @@ class EvaluateArgs:
 
 
 @dataclass(frozen=True)
-class CachedArgs(EvaluateArgs):
+class CachedArgs(EvaluateArgs[P]):
     """What is evaluated, on what, where one pass over the images is enough."""
 
     layer: str | None = None
@@ -157,70 +159,30 @@ class CachedArgs(EvaluateArgs):
 
 
 @dataclass(frozen=True)
-class FittedArgs(CachedArgs):
+class FittedArgs(CachedArgs[P]):
     """What is evaluated, on what, where nothing is trained in batches."""
 
     images_per_pass: ImagesPerPass = 256
     """Images that the encoder gets at once."""
 
 
-@dataclass(frozen=True)
-class KnnArgs(FittedArgs):
-    """Weighted nearest neighbours on frozen features."""
-
-    protocol: Knn = field(default_factory=Knn)
-
-
-@dataclass(frozen=True)
-class LinearArgs(FittedArgs):
-    """A linear classifier on frozen features."""
-
-    protocol: Linear = field(default_factory=Linear)
-
-
-@dataclass(frozen=True)
-class MlpArgs(CachedArgs):
-    """A classifier with one hidden layer on frozen features, as CMC probes STL-10."""
-
-    protocol: Mlp = field(default_factory=Mlp)
-
-
-@dataclass(frozen=True)
-class LinearSgdArgs(EvaluateArgs):
-    """The papers' linear protocol: SGD on augmented images, last epoch reported."""
-
-    protocol: LinearSgd = field(default_factory=LinearSgd)
-
-
-@dataclass(frozen=True)
-class LinearAdamArgs(EvaluateArgs):
-    """CACR's linear protocol for small sets: Adam on augmented images, last epoch reported."""
-
-    protocol: LinearAdam = field(default_factory=LinearAdam)
-
-
-EVALUATIONS: dict[str, type[KnnArgs | LinearArgs | MlpArgs | LinearSgdArgs | LinearAdamArgs]] = {
-    "knn": KnnArgs,
-    "linear": LinearArgs,
-    "mlp": MlpArgs,
-    "linear-sgd": LinearSgdArgs,
-    "linear-adam": LinearAdamArgs,
-}
-
-
 def evaluate_command(words: list[str]) -> None:
     """Judge a frozen encoder: `evaluate knn|linear|mlp|linear-sgd|linear-adam RUN --data …`."""
     if not words or words[0] in ("-h", "--help"):
         grid = Table("protocol", "", title="manyview evaluate PROTOCOL RUN --data DATA", title_justify="left")
-        for name, kind in EVALUATIONS.items():
-            grid.add_row(name, kind.__doc__)
+        for name, protocol in PROTOCOLS.items():
+            grid.add_row(name, " ".join((protocol.__doc__ or "").split()))
         console.print(grid)
         return
-    if words[0] not in EVALUATIONS:
-        raise UserError(f"no protocol {words[0]!r}: choose one of {', '.join(EVALUATIONS)}")
-    args = tyro.cli(
-        EVALUATIONS[words[0]],
+    if words[0] not in PROTOCOLS:
+        raise UserError(f"no protocol {words[0]!r}: choose one of {', '.join(PROTOCOLS)}")
+    protocol = PROTOCOLS[words[0]]
+    # Layers are those of cached features; where a classifier is trained in steps, --batch-size is that of the steps.
+    kind: Any = EvaluateArgs if issubclass(protocol, LinearSgd) else CachedArgs if protocol is Mlp else FittedArgs
+    args: EvaluateArgs[Protocol] = tyro.cli(
+        kind[protocol],
         prog=f"manyview evaluate {words[0]}",
+        description=protocol.title,
         args=words[1:],
         config=(tyro.conf.OmitArgPrefixes,),
     )

@@ -17,7 +17,7 @@ from manyview.errors import UserError
 from manyview.evaluate import features as features_module
 from manyview.evaluate.features import Preparation, extract, extract_layers, probe_features
 from manyview.evaluate.files import embed
-from manyview.evaluate.knn import knn
+from manyview.evaluate.knn import Knn, knn
 from manyview.evaluate.watch import knn_accuracy
 
 torch.set_num_threads(1)
@@ -223,9 +223,9 @@ def test_a_look_during_training_leaves_modes_and_statistics_alone() -> None:
     modes = [module.training for module in encoder.modules()]
     state = {name: tensor.clone() for name, tensor in encoder.state_dict().items()}
     train, test = Memory(60, side=16, classes=3, seed=1), Memory(30, side=16, classes=3, seed=2)
-    accuracy = knn_accuracy(encoder, train, test, image_size=16, mean=MEAN, std=STD, k=5)
+    accuracy = knn_accuracy(encoder, train, test, image_size=16, mean=MEAN, std=STD, protocol=Knn(5))
     copy = FrozenEncoder.of(encoder, image_size=16, mean=MEAN, std=STD)
-    assert accuracy == knn(extract(copy, train), extract(copy, test), k=5).top1 > 0.9
+    assert accuracy == knn(extract(copy, train), extract(copy, test), Knn(5)).top1 > 0.9
     assert [module.training for module in encoder.modules()] == modes
     assert all(torch.equal(tensor, state[name]) for name, tensor in encoder.state_dict().items())
     assert all(parameter.requires_grad for parameter in encoder.parameters())

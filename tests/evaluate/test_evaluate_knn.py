@@ -38,7 +38,7 @@ def test_agrees_with_a_naive_loop(k: int, temperature: float) -> None:
     votes = naive_votes(train, test, k, temperature, 8)
     scores = class_scores(train, test, Knn(k, temperature))
     np.testing.assert_allclose(scores.exp().numpy(), votes, rtol=1e-4)
-    score = knn(train, test, k=k, temperature=temperature)
+    score = knn(train, test, Knn(k, temperature))
     labels = test.labels.numpy()
     best = np.argsort(-votes, axis=1, kind="stable")
     assert score.top1 == pytest.approx((best[:, 0] == labels).mean())
@@ -49,8 +49,8 @@ def test_agrees_with_a_naive_loop(k: int, temperature: float) -> None:
 
 def test_more_neighbours_than_samples_means_all_samples() -> None:
     train, test = blobs(20, 3, seed=1), blobs(15, 3, seed=2)
-    score = knn(train, test, k=200)
-    assert score == knn(train, test, k=20)
+    score = knn(train, test, Knn(200))
+    assert score == knn(train, test, Knn(20))
     assert score.settings["k"] == 20
 
 
@@ -64,9 +64,9 @@ def test_class_missing_from_the_test_set_changes_nothing() -> None:
 
 def test_class_missing_from_the_training_set_is_a_miss_and_no_error() -> None:
     train, test = blobs(100, 4, seed=1), blobs(50, 7, seed=2)
-    score = knn(train, test, k=9)
+    score = knn(train, test, Knn(9))
     known = test.labels < 4
-    alone = knn(train, Features(test.embeddings[known], test.labels[known], test.index[known]), k=9)
+    alone = knn(train, Features(test.embeddings[known], test.labels[known], test.index[known]), Knn(9))
     assert score.classes == 7
     assert score.top1 == pytest.approx(alone.top1 * known.double().mean().item())
     assert class_scores(train, test, Knn(9))[:, 4:].eq(-torch.inf).all()
@@ -76,7 +76,7 @@ def test_equal_votes_go_to_the_lower_class_number_whatever_the_chunks() -> None:
     train = Features(torch.eye(2), torch.tensor([1, 0]), torch.arange(2))
     test = Features(torch.ones(4, 2), torch.tensor([0, 0, 0, 1]), torch.arange(4))
     for chunk in (1, 3, 256):
-        assert knn(train, test, k=2, chunk=chunk).top1 == 0.75
+        assert knn(train, test, Knn(2), chunk=chunk).top1 == 0.75
 
 
 @pytest.mark.parametrize("temperature", [1e-8, 1e-4, 1e6])
@@ -117,7 +117,7 @@ def test_grouped_selection_is_exactly_topk(columns: int, levels: int | None) -> 
 def test_scale_of_the_features_does_not_matter() -> None:
     train, test = blobs(100, 4, seed=1), blobs(50, 4, seed=2)
     scaled = Features(train.embeddings * torch.linspace(0.1, 10, 100)[:, None], train.labels, train.index)
-    assert knn(scaled, test, k=11).top1 == knn(train, test, k=11).top1
+    assert knn(scaled, test, Knn(11)).top1 == knn(train, test, Knn(11)).top1
 
 
 def test_top_5_is_none_for_few_classes() -> None:
@@ -127,4 +127,4 @@ def test_top_5_is_none_for_few_classes() -> None:
 @pytest.mark.parametrize(("k", "temperature", "flag"), [(0, 0.07, "--k"), (5, 0.0, "--temperature"), (5, -1, "--temp")])
 def test_impossible_settings_name_the_flag(k: int, temperature: float, flag: str) -> None:
     with pytest.raises(UserError, match=flag):
-        knn(blobs(10, 2, seed=1), blobs(5, 2, seed=2), k=k, temperature=temperature)
+        Knn(k, temperature)

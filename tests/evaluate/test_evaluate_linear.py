@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from manyview import counter
 from manyview.errors import UserError
 from manyview.evaluate.features import Features
-from manyview.evaluate.linear import fit, linear
+from manyview.evaluate.linear import Linear, fit, linear
 
 torch.set_num_threads(1)
 
@@ -53,7 +53,7 @@ def test_accuracy_agrees_with_scikit_learn() -> None:
 
 def test_accuracy_on_the_training_samples_tells_what_was_learnt_by_heart() -> None:
     train, test = (blobs(count, 3, seed=seed, dim=400, spread=12.0) for count, seed in ((300, 1), (2000, 2)))
-    heart, twice = linear(train, test, regularisation=[1e-6]), linear(train, train, regularisation=[1.0])
+    heart, twice = linear(train, test, Linear((1e-6,))), linear(train, train, Linear((1.0,)))
     assert heart.train_top1 == 1
     assert heart.top1 < 0.8
     assert twice.train_top1 == pytest.approx(twice.top1)
@@ -70,7 +70,7 @@ def test_regularisation_is_chosen_without_the_test_set() -> None:
 
 def test_regularisation_helps_where_features_outnumber_samples() -> None:
     train, test = (blobs(count, 3, seed=seed, dim=400, spread=12.0) for count, seed in ((300, 1), (2000, 2)))
-    chosen, none = linear(train, test), linear(train, test, regularisation=[1e-9])
+    chosen, none = linear(train, test), linear(train, test, Linear((1e-9,)))
     assert chosen.settings["regularisation"] > 1e-3
     assert chosen.top1 > none.top1
 
@@ -78,13 +78,13 @@ def test_regularisation_helps_where_features_outnumber_samples() -> None:
 def test_final_fit_uses_the_whole_training_set_and_not_the_path_to_it() -> None:
     train, test = blobs(300, 4, seed=1, spread=2.0), blobs(400, 4, seed=2, spread=2.0)
     score = linear(train, test)
-    assert score == linear(train, test, regularisation=[score.settings["regularisation"]])
+    assert score == linear(train, test, Linear((score.settings["regularisation"],)))
     assert score.train_samples == 300
 
 
 def test_same_input_same_result_in_any_order_of_the_grid() -> None:
     train, test = blobs(200, 4, seed=1, spread=2.0), blobs(100, 4, seed=2, spread=2.0)
-    assert linear(train, test, regularisation=[1, 0.1, 0.01]) == linear(train, test, regularisation=[0.01, 1, 0.1])
+    assert linear(train, test, Linear((1, 0.1, 0.01))) == linear(train, test, Linear((0.01, 1, 0.1)))
 
 
 def test_class_without_training_samples_is_never_predicted() -> None:
@@ -101,16 +101,18 @@ def test_class_without_training_samples_is_never_predicted() -> None:
 
 def test_constant_feature_does_no_harm() -> None:
     train, test = blobs(200, 3, seed=1), blobs(100, 3, seed=2)
-    constant = [replace(each, embeddings=F.pad(each.embeddings, (0, 1), value=5.0)) for each in (train, test)]
-    assert linear(*constant).top1 == linear(train, test).top1
+    padded, padded_test = (
+        replace(each, embeddings=F.pad(each.embeddings, (0, 1), value=5.0)) for each in (train, test)
+    )
+    assert linear(padded, padded_test).top1 == linear(train, test).top1
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"), [({"regularisation": []}, "regularisation"), ({"validation": 1.0}, "--validation")]
+    ("settings", "words"), [({"regularisation": ()}, "regularisation"), ({"validation": 1.0}, "--validation")]
 )
 def test_impossible_settings_name_the_flag(settings: dict[str, float], words: str) -> None:
     with pytest.raises(UserError, match=words):
-        linear(blobs(10, 2, seed=1), blobs(5, 2, seed=2), **settings)  # type: ignore[arg-type]
+        Linear(**settings)  # type: ignore[arg-type]
 
 
 def test_one_training_sample_is_too_few_to_choose() -> None:

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from manyview import counter
 from manyview.errors import UserError
 from manyview.evaluate.features import Features
-from manyview.evaluate.linear import linear
+from manyview.evaluate.linear import Linear, linear
 from manyview.evaluate.mlp import ORDER_TAG, Mlp, mlp
 
 torch.set_num_threads(1)
@@ -24,7 +24,7 @@ def features(count: int, *, seed: int, classes: int = 2) -> Features:
 def test_it_finds_what_a_line_cannot() -> None:
     train, test = features(600, seed=1), features(400, seed=2)
     score = mlp(train, test, Mlp(epochs=30))
-    assert linear(train, test, regularisation=[1e-3]).top1 < 0.65
+    assert linear(train, test, Linear((1e-3,))).top1 < 0.65
     assert score.top1 > 0.9
     assert (score.train_samples, score.test_samples, score.classes) == (600, 400, 2)
     assert score.preprocess == "as stored"

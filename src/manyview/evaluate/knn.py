@@ -1,6 +1,7 @@
 """Weighted k-nearest-neighbour classification: no training, no choice to make, hence the first look at an encoder."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -9,7 +10,7 @@ from torch.nn import functional as F
 from manyview.data.source import track
 from manyview.errors import UserError
 from manyview.evaluate.features import Features
-from manyview.evaluate.score import Score, accuracy, class_count
+from manyview.evaluate.score import Score, class_count, score_features
 
 __all__ = ["Knn", "class_scores", "knn", "nearest"]
 
@@ -20,6 +21,8 @@ GROUPS = 16
 class Knn:
     """k nearest neighbours by cosine similarity s, each with the weight exp(s / temperature)."""
 
+    name: ClassVar[str] = "knn"
+    title: ClassVar[str] = "k nearest neighbours"
     k: int = 200
     """Neighbours that vote; at most the number of training samples."""
     temperature: float = 0.07
@@ -32,26 +35,10 @@ class Knn:
             raise UserError(f"temperature {self.temperature} must be positive: use --temperature 0.07")
 
 
-def knn(
-    train: Features,
-    test: Features,
-    *,
-    k: int = 200,
-    temperature: float = 0.07,
-    chunk: int = 512,
-    progress: bool = False,
-) -> Score:
+def knn(train: Features, test: Features, protocol: Knn = Knn(), *, chunk: int = 512, progress: bool = False) -> Score:
     """Accuracy on `test` of the vote of the k nearest samples of `train`."""
-    protocol = Knn(k, temperature)
     scores = class_scores(train, test, protocol, chunk=chunk, progress=progress)
-    return accuracy(
-        scores,
-        test.labels,
-        train_samples=len(train),
-        unreadable=len(train.unreadable) + len(test.unreadable),
-        preprocess=test.preprocess,
-        settings={"k": min(k, len(train)), "temperature": temperature},
-    )
+    return score_features(scores, train, test, {"k": min(protocol.k, len(train)), "temperature": protocol.temperature})
 
 
 def class_scores(train: Features, test: Features, protocol: Knn, *, chunk: int = 512, progress: bool = False) -> Tensor:

@@ -1,7 +1,7 @@
 """Linear classification of cached features: multinomial logistic regression, fitted to the end with L-BFGS."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -11,12 +11,11 @@ from manyview import counter
 from manyview.data.source import track
 from manyview.errors import UserError
 from manyview.evaluate.features import Features
-from manyview.evaluate.score import Score, accuracy, class_count, share_right
+from manyview.evaluate.score import Score, class_count, score_features, share_right
 
 __all__ = ["Linear", "column_statistics", "fit", "linear"]
 
 VALIDATION_TAG = 0x11EA
-# Strong to weak, so that every fit starts from a smoother neighbour's solution.
 GRID = tuple(10 ** (-exponent / 2) for exponent in range(13))
 
 
@@ -24,6 +23,8 @@ GRID = tuple(10 ** (-exponent / 2) for exponent in range(13))
 class Linear:
     """Logistic regression on cached features; the regularisation is chosen on a held-out part of the training set."""
 
+    name: ClassVar[str] = "linear"
+    title: ClassVar[str] = "Linear probe on cached features"
     regularisation: tuple[float, ...] = GRID
     """Candidate L2 penalties (per sample); one value is used as it is."""
     validation: float = 0.2
@@ -39,34 +40,19 @@ class Linear:
 
 
 def linear(
-    train: Features,
-    test: Features,
-    *,
-    regularisation: Sequence[float] = GRID,
-    validation: float = 0.2,
-    iterations: int = 200,
-    seed: int = 0,
-    progress: bool = False,
+    train: Features, test: Features, protocol: Linear = Linear(), *, seed: int = 0, progress: bool = False
 ) -> Score:
     """Accuracy on `test` of a classifier whose penalty is chosen, and which is fitted, on `train` alone."""
-    protocol = Linear(tuple(sorted(regularisation, reverse=True)), validation, iterations)
     # A class without training samples has no finite optimum: it is left out of the fit and never predicted.
     present, labels = torch.unique(train.labels, return_inverse=True)
     mean, scale = column_statistics(train.embeddings)
     inputs = _inputs(train.embeddings, mean, scale)
     penalty, start = _choose(inputs, labels, len(present), train.index, protocol, seed=seed, progress=progress)
-    weights = fit(inputs, labels, len(present), penalty, iterations=iterations, start=start)
+    weights = fit(inputs, labels, len(present), penalty, iterations=protocol.iterations, start=start)
     scores = inputs.new_full((len(test), class_count(train.labels, test.labels)), -torch.inf)
     scores[:, present] = _inputs(test.embeddings, mean, scale) @ weights
-    return accuracy(
-        scores,
-        test.labels,
-        train_samples=len(train),
-        unreadable=len(train.unreadable) + len(test.unreadable),
-        preprocess=test.preprocess,
-        settings={"regularisation": penalty},
-        train_top1=share_right(inputs @ weights, labels),
-    )
+    fitted = share_right(inputs @ weights, labels)
+    return score_features(scores, train, test, {"regularisation": penalty}, train_top1=fitted)
 
 
 def column_statistics(embeddings: Tensor) -> tuple[Tensor, Tensor]:
@@ -84,16 +70,18 @@ def _choose(
     inputs: Tensor, labels: Tensor, classes: int, index: Tensor, protocol: Linear, *, seed: int, progress: bool
 ) -> tuple[float, Tensor | None]:
     """The penalty with the best accuracy on the held-out part (the strongest of equals), and its weights there."""
-    if len(protocol.regularisation) == 1:
-        return protocol.regularisation[0], None
+    # Strong to weak, so that every fit starts from a smoother neighbour's solution.
+    grid = sorted(protocol.regularisation, reverse=True)
+    if len(grid) == 1:
+        return grid[0], None
     order = counter.bits(seed, VALIDATION_TAG, index).argsort().to(inputs.device)
     held_out, rest = order.tensor_split([max(1, round(protocol.validation * len(order)))])
     if len(rest) == 0:
         raise UserError(f"{len(order)} training sample(s) are too few to choose a regularisation: give one value")
     fitted, truth = inputs[rest], labels[rest]
     weights: Tensor | None = None
-    best, best_accuracy = (protocol.regularisation[0], weights), -1.0
-    for penalty in track(protocol.regularisation, "regularisation", show=progress):
+    best, best_accuracy = (grid[0], weights), -1.0
+    for penalty in track(grid, "regularisation", show=progress):
         weights = fit(fitted, truth, classes, penalty, iterations=protocol.iterations, start=weights)
         accuracy = ((inputs[held_out] @ weights).argmax(1) == labels[held_out]).double().mean().item()
         if accuracy > best_accuracy:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -29,8 +30,11 @@ CROPS_AND_FLIPS = Recipe(
 
 @dataclass(frozen=True)
 class LinearSgd(Steps):
-    """SGD with momentum 0.9, without weight decay, on random crops and flips; the last epoch counts, never the best."""
+    """The papers' linear protocol: SGD with momentum 0.9, without weight decay, on random crops and flips; the last
+    epoch counts, never the best."""
 
+    name: ClassVar[str] = "linear-sgd"
+    title: ClassVar[str] = "Linear probe, SGD with augmentation"
     lr: float = 30.0
     """Learning rate: 30 for ImageNet, 10 for ImageNet-100 in JCL's experiments."""
     decay: float = 0.1
@@ -42,9 +46,11 @@ class LinearSgd(Steps):
 
 @dataclass(frozen=True)
 class LinearAdam(LinearSgd):
-    """Adam with β = (0.5, 0.999) on random crops and flips, as CACR probes small sets (App. C.1) after Wang and Isola;
-    the last epoch counts, never the best."""
+    """CACR's linear protocol for small sets (App. C.1), after Wang and Isola: Adam with β = (0.5, 0.999) on random
+    crops and flips; the last epoch counts, never the best."""
 
+    name: ClassVar[str] = "linear-adam"
+    title: ClassVar[str] = "Linear probe, Adam with augmentation"
     lr: float = 1e-3
     """Learning rate at the beginning."""
     decay: float = 0.2
@@ -88,12 +94,7 @@ def train_linear(
         train_samples=len(train) - len(unreadable),
         unreadable=len(unreadable) + len(features.unreadable),
         preprocess=f"{features.preprocess}; random crops and flips at training",
-        settings={
-            "epochs": protocol.epochs,
-            "lr": protocol.lr,
-            "decay": protocol.decay,
-            "batch_size": protocol.batch_size,
-        },
+        settings=protocol.settings,
         train_top1=train_top1,
     )
 

@@ -1,6 +1,7 @@
 """Classification of cached features by a small network: what a linear classifier cannot reach may still be there."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +13,7 @@ from manyview.errors import UserError
 from manyview.evaluate.features import Features
 from manyview.evaluate.linear import column_statistics
 from manyview.evaluate.schedule import Steps, adam
-from manyview.evaluate.score import Score, accuracy, class_count, share_right
+from manyview.evaluate.score import Score, class_count, score_features, share_right
 
 __all__ = ["Mlp", "mlp"]
 
@@ -25,6 +26,8 @@ class Mlp(Steps):
     """One hidden layer, trained with Adam, β = (0.5, 0.999), on cached features, as CMC probes STL-10 (D.1, E.1); the
     last epoch counts, never the best."""
 
+    name: ClassVar[str] = "mlp"
+    title: ClassVar[str] = "Probe with one hidden layer"
     batch_size: int = 64
     """Samples per training step, as in DIM."""
     hidden: int = 200
@@ -40,7 +43,7 @@ class Mlp(Steps):
             raise UserError(f"dropout {self.dropout} is not at least 0 and below 1: use --dropout 0.1")
 
 
-def mlp(train: Features, test: Features, protocol: Mlp, *, seed: int = 0, progress: bool = False) -> Score:
+def mlp(train: Features, test: Features, protocol: Mlp = Mlp(), *, seed: int = 0, progress: bool = False) -> Score:
     """Accuracy on `test` of a network trained on `train` alone."""
     if min(protocol.batch_size, len(train)) < 2:
         raise UserError("a step of one sample cannot be normalised: use --batch-size 64 and more samples")
@@ -54,22 +57,8 @@ def mlp(train: Features, test: Features, protocol: Mlp, *, seed: int = 0, progre
         fitted, scores = (torch.cat([network(part) for part in each.embeddings.split(CHUNK)]) for each in (train, test))
     if not scores.isfinite().all() or not fitted.isfinite().all():
         raise UserError(f"lr {protocol.lr} made the classifier diverge: use a smaller --lr")
-    return accuracy(
-        scores,
-        test.labels,
-        train_samples=len(train),
-        unreadable=len(train.unreadable) + len(test.unreadable),
-        preprocess=test.preprocess,
-        settings={
-            "hidden": protocol.hidden,
-            "dropout": protocol.dropout,
-            "epochs": protocol.epochs,
-            "lr": protocol.lr,
-            "decay": protocol.decay,
-            "batch_size": protocol.batch_size,
-        },
-        train_top1=share_right(fitted, train.labels),
-    )
+    settings = {"hidden": protocol.hidden, "dropout": protocol.dropout, **protocol.settings}
+    return score_features(scores, train, test, settings, train_top1=share_right(fitted, train.labels))
 
 
 def _network(embeddings: Tensor, classes: int, protocol: Mlp) -> nn.Sequential:

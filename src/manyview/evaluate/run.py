@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from rich.table import Table
@@ -25,13 +25,7 @@ from manyview.evaluate.split import Split, splits
 __all__ = ["PROTOCOLS", "Protocol", "evaluate", "table"]
 
 Protocol = Knn | Linear | Mlp | LinearSgd | LinearAdam
-PROTOCOLS: dict[str, type[Protocol]] = {
-    "knn": Knn,
-    "linear": Linear,
-    "mlp": Mlp,
-    "linear-sgd": LinearSgd,
-    "linear-adam": LinearAdam,
-}
+PROTOCOLS: dict[str, type[Protocol]] = {kind.name: kind for kind in get_args(Protocol)}
 
 
 def evaluate(
@@ -61,7 +55,7 @@ def evaluate(
     protocols = protocol if isinstance(protocol, Sequence) else [protocol]
     for each in protocols:
         if layers and isinstance(each, LinearSgd):
-            raise UserError(f"--layer {','.join(layers)}: {_name(each)} has no layers; take linear, mlp or knn")
+            raise UserError(f"--layer {','.join(layers)}: {each.name} has no layers; take linear, mlp or knn")
     trained.check_layers(layers)  # a wrong name is said before the images are read
     split = splits(data, test_data)
     encoders = {"random": random_like(trained, seed)} if random else {}
@@ -122,14 +116,10 @@ def _cached(encoder: FrozenEncoder, source: Source, layers: Sequence[str], **rea
 
 def _fit(protocol: Knn | Linear | Mlp, train: Features, test: Features, *, seed: int, progress: bool) -> Score:
     if isinstance(protocol, Knn):
-        return knn(train, test, **asdict(protocol), progress=progress)
+        return knn(train, test, protocol, progress=progress)
     if isinstance(protocol, Mlp):
         return mlp(train, test, protocol, seed=seed, progress=progress)
-    return linear(train, test, **asdict(protocol), seed=seed, progress=progress)
-
-
-def _name(protocol: Protocol) -> str:
-    return next(name for name, kind in PROTOCOLS.items() if type(protocol) is kind)
+    return linear(train, test, protocol, seed=seed, progress=progress)
 
 
 def _record(
@@ -142,7 +132,7 @@ def _record(
     seconds: float,
 ) -> Record:
     return {
-        "protocol": _name(protocol),
+        "protocol": protocol.name,
         "encoder": encoder,
         "layer": layer,
         "views": ",".join(views) or None,

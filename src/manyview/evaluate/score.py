@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from manyview import counter
+from manyview.evaluate.features import Features
 
-__all__ = ["Score", "accuracy", "bootstrap", "class_count", "ranks", "share_right"]
+__all__ = ["Score", "accuracy", "bootstrap", "class_count", "ranks", "score_features", "share_right"]
 
 BOOTSTRAP_TAG = 0xB007
 Interval = tuple[float, float]
@@ -60,6 +61,26 @@ def accuracy(
         classes=classes,
         unreadable=unreadable,
         preprocess=preprocess,
+        settings=settings,
+        train_top1=train_top1,
+    )
+
+
+def score_features(
+    scores: Tensor,
+    train: Features,
+    test: Features,
+    settings: Mapping[str, int | float],
+    *,
+    train_top1: float | None = None,
+) -> Score:
+    """`accuracy` of class scores (N, C) that a classifier made from `train` gives the samples of `test`."""
+    return accuracy(
+        scores,
+        test.labels,
+        train_samples=len(train),
+        unreadable=len(train.unreadable) + len(test.unreadable),
+        preprocess=test.preprocess,
         settings=settings,
         train_top1=train_top1,
     )

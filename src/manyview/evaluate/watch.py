@@ -19,13 +19,11 @@ def knn_accuracy(
     image_size: int,
     mean: Sequence[float],
     std: Sequence[float],
-    k: int = 200,
-    temperature: float = 0.07,
+    protocol: Knn = Knn(),
     batch_size: int = 256,
     workers: int = 0,
 ) -> float:
     """Top-1 of the nearest neighbours' vote, on a frozen copy: modes and statistics of `encoder` are not touched."""
     frozen = FrozenEncoder.of(encoder, image_size=image_size, mean=mean, std=std)
     train, test = (extract(frozen, each, batch_size=batch_size, workers=workers) for each in (source, test_source))
-    scores = class_scores(train, test, Knn(k, temperature))
-    return share_right(scores, test.labels)
+    return share_right(class_scores(train, test, protocol), test.labels)

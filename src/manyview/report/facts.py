@@ -9,6 +9,7 @@ from typing import Any
 
 from manyview.diagnose import CONTRAST
 from manyview.errors import UserError
+from manyview.evaluate import PROTOCOLS
 from manyview.methods import METHODS, Chance
 
 __all__ = ["Comparison", "Facts", "Series", "number", "read_facts"]
@@ -31,6 +32,12 @@ class Comparison:
     def of_views(self) -> bool:
         """Whether it is about some views of the encoder, and not a layer of them."""
         return any(result.get("views") and not result.get("layer") for result in self.results.values())
+
+    @property
+    def title(self) -> str:
+        """The protocol in words; the file may name one that is not known here."""
+        kind = PROTOCOLS.get(self.protocol)
+        return self.protocol if kind is None else kind.title
 
     def top1(self, encoder: str) -> float | None:
         return number(self.results.get(encoder, {}).get("top1"))

@@ -7,7 +7,6 @@ from manyview.report.facts import Facts
 from manyview.report.markup import tag
 
 __all__ = [
-    "PROTOCOLS",
     "chance_level",
     "command",
     "duration",
@@ -17,14 +16,6 @@ __all__ = [
     "signed",
     "spelled",
 ]
-
-PROTOCOLS = {
-    "knn": "k nearest neighbours",
-    "linear": "Linear probe on cached features",
-    "mlp": "Probe with one hidden layer",
-    "linear-sgd": "Linear probe, SGD with augmentation",
-    "linear-adam": "Linear probe, Adam with augmentation",
-}
 
 
 def command(facts: Facts, verb: str) -> str:

@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from manyview.data import Source, holdout, open_source
 from manyview.diagnose import Watch
 from manyview.encoders import load, save_backbone
-from manyview.evaluate import Knn, Linear, Protocol, evaluate, extract, knn, linear, open_test
+from manyview.evaluate import Protocol, evaluate, extract, knn, linear, open_test
 from manyview.flags import saved_config
 from manyview.reproduce.checkpoints import encoders_of
 from manyview.reproduce.job import Row
@@ -55,8 +55,8 @@ class HeldOut:
         train, test = (extract(encoder, part, workers=setting.workers) for part in parts)
         return [
             {
-                "knn": _percent(knn(train, test, **asdict(Knn())).top1),
-                "linear": _percent(linear(train, test, **asdict(Linear())).top1),
+                "knn": _percent(knn(train, test).top1),
+                "linear": _percent(linear(train, test).top1),
             }
         ]
 

@@ -2,7 +2,7 @@
 
 from manyview.report.diagnosis.finding import Finding
 from manyview.report.facts import Facts, number
-from manyview.report.words import PROTOCOLS, command, percent, points
+from manyview.report.words import command, percent, points
 
 __all__ = ["knn_course", "probe"]
 
@@ -49,8 +49,8 @@ def probe(facts: Facts) -> Finding | None:
     gap, fitted, tested, worst = max(gaps, key=lambda each: each[0])
     layer = "" if worst.layer is None else f", {worst.layer}"
     text = (
-        f"{PROTOCOLS.get(worst.protocol, worst.protocol)} ({worst.data}{layer}): {percent(fitted)} on what it was "
-        f"fitted on, {percent(tested)} on test images"
+        f"{worst.title} ({worst.data}{layer}): {percent(fitted)} on what it was fitted on, "
+        f"{percent(tested)} on test images"
     )
     if gap <= _GAP:
         return Finding("good", "Probe", f"{text}: it does not overfit.")

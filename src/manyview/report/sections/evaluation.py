@@ -6,7 +6,7 @@ from typing import Any
 from manyview.diagnose.plots import layer_plot
 from manyview.report.facts import Comparison, Facts, number
 from manyview.report.markup import Markup, join, table, tag
-from manyview.report.words import PROTOCOLS, not_evaluated, percent, spelled
+from manyview.report.words import not_evaluated, percent, spelled
 
 __all__ = ["evaluation"]
 
@@ -30,9 +30,8 @@ def _comparison(comparison: Comparison) -> Markup:
         [name, _accuracy(comparison.results[name], "top1", name), _accuracy(comparison.results[name], "top5", name)]
         for name in order
     ]
-    protocol = PROTOCOLS.get(comparison.protocol, comparison.protocol)
     caption = "Accuracy on test images, with 95\u202f% bootstrap interval"
-    head = tag("h3", f"{protocol} · {comparison.data}")
+    head = tag("h3", f"{comparison.title} · {comparison.data}")
     settings = _settings(comparison, order)
     return join(
         head,
@@ -61,7 +60,7 @@ def _parts(name: str, comparisons: list[Comparison]) -> Markup:
         figures.append(tag("figure", Markup(plot), class_="wide"))
     caption = "Top-1 accuracy on test images, with 95\u202f% bootstrap interval"
     return join(
-        tag("h3", f"{PROTOCOLS.get(first.protocol, first.protocol)} · {first.data} · by {kind}"),
+        tag("h3", f"{first.title} · {first.data} · by {kind}"),
         *figures,
         table(caption, [kind.capitalize(), *(encoder.capitalize() for encoder in encoders)], rows, class_="results"),
         _conditions(first, [encoder for encoder in encoders if encoder in first.results]),

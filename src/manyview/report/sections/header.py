@@ -5,7 +5,7 @@ import shlex
 from manyview.methods import METHODS
 from manyview.report.facts import Comparison, Facts, number
 from manyview.report.markup import Markup, tag
-from manyview.report.words import PROTOCOLS, duration, not_evaluated, percent, points
+from manyview.report.words import duration, not_evaluated, percent, points
 
 __all__ = ["header", "title"]
 
@@ -47,7 +47,7 @@ def _verdict(facts: Facts) -> list[str]:
     trained, random = (comparison.top1(name) if comparison else None for name in ("trained", "random"))
     if comparison is None or trained is None:
         return not_evaluated(facts)
-    protocol = "kNN" if comparison.protocol == "knn" else PROTOCOLS.get(comparison.protocol, comparison.protocol)
+    protocol = "kNN" if comparison.protocol == "knn" else comparison.title
     place = "" if comparison.layer is None else f" at {comparison.layer}"
     text = f"{protocol} top-1 on {comparison.data}{place}: {percent(trained)}"
     if random is None:
