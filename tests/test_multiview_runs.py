@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -61,6 +62,18 @@ def test_views_are_judged_together_and_one_by_one(run: Path, capsys: pytest.Capt
     assert "--view dept: choose some of the encoder's views L, ab, depth, normals" in capsys.readouterr().err
     flags = ["--epochs", "1", "--view", "depth", "--no-random"]
     assert main(["evaluate", "linear-sgd", str(run), "--data", "scenes:64", "--batch-size", "32", *flags]) == 0
+
+
+def test_views_are_embedded_together_and_alone(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words, found = ["embed", str(run), "--data", "scenes:64", "--out", str(tmp_path / "features.npz")], []
+    for flags in ([], ["--view", "L"]):
+        assert main([*words, *flags]) == 0
+        with np.load(tmp_path / "features.npz", allow_pickle=False) as file:
+            found.append(file["embeddings"])
+    assert [each.shape for each in found] == [(64, 5 * 256), (64, 256)]
+    np.testing.assert_array_equal(found[1], found[0][:, :256])
+    assert main([*words, "--view", "dept"]) == 2
+    assert "--view dept: choose some of the encoder's views" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("method", ["cmc-moco-pirl", "cmc-patch", "predictive", "pirl"])

@@ -18,7 +18,7 @@ from manyview import __version__, counter, distributed
 from manyview.data import open_source, pack
 from manyview.encoders import export, load
 from manyview.errors import UserError
-from manyview.evaluate import PROTOCOLS, LinearSgd, Mlp, Protocol, embed, evaluate, table
+from manyview.evaluate import PROTOCOLS, LinearSgd, Mlp, Protocol, embed, evaluate, left_out_before, table
 from manyview.flags import open_training, parse_run, saved_config
 from manyview.methods import METHODS, find
 from manyview.pretrain import Stopped, pretrain, report, resume
@@ -219,6 +219,10 @@ class EmbedArgs:
     """The .npz file to write."""
     split: Literal["train", "test"] = "train"
     """Part of a set that has two."""
+    view: str | None = None
+    """Only these views of an encoder with a network for each, such as L or L,depth."""
+    images_per_pass: ImagesPerPass = 256
+    """Images that the encoder gets at once."""
     workers: int = 0
     """Processes that read and decode."""
     device: str = "auto"
@@ -228,9 +232,23 @@ class EmbedArgs:
 def embed_command(words: list[str]) -> None:
     """Write features of images to a file: `embed RUN --data … --out features.npz`."""
     args = tyro.cli(EmbedArgs, prog="manyview embed", args=words)
+    encoder = load(args.run)
+    if args.view is not None:
+        encoder = encoder.only(names(args.view))
     source = open_source(args.data, split=args.split)
-    embed(load(args.run), source, args.out, workers=args.workers, device=pick_device(args.device))
-    console.print(f"{args.out}: {len(source)} samples of {source.name}", soft_wrap=True)
+    features = embed(
+        encoder,
+        source,
+        args.out,
+        batch_size=args.images_per_pass,
+        workers=args.workers,
+        device=pick_device(args.device),
+        progress=console.is_terminal,
+    )
+    lost = len(features.unreadable) + len(left_out_before(source))
+    console.print(
+        f"{args.out}: {len(features):,} embeddings of {source.name}, unreadable images: {lost:,}", soft_wrap=True
+    )
 
 
 @dataclass(frozen=True)

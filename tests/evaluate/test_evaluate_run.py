@@ -149,6 +149,14 @@ def test_an_encoder_file_is_evaluated_without_a_record(run: Path, photos: str) -
     assert not (run / "evaluations.json").exists()
 
 
+def test_an_encoder_in_memory_is_judged_as_its_file_and_leaves_no_record(run: Path, photos: str) -> None:
+    file, memory = (
+        evaluate(each, Knn(k=5), photos, progress=False) for each in (run / "encoder.safetensors", load(run))
+    )
+    assert [{**record, "seconds": 0} for record in memory] == [{**record, "seconds": 0} for record in file]
+    assert sorted(path.name for path in run.iterdir()) == ["encoder.safetensors"]
+
+
 def test_random_encoder_is_not_the_trained_one(run: Path) -> None:
     trained = load(run)
     images = torch.full((1, 3, 16, 16), 99, dtype=torch.uint8)

@@ -1,6 +1,6 @@
 """How good a frozen encoder is: features once, then one protocol per file."""
 
-from manyview.evaluate.features import Features, extract, extract_layers
+from manyview.evaluate.features import Features, extract, extract_layers, left_out_before
 from manyview.evaluate.files import Record, append_record, embed, read_records
 from manyview.evaluate.knn import Knn, knn
 from manyview.evaluate.linear import Linear, linear
@@ -31,6 +31,7 @@ __all__ = [
     "extract_layers",
     "knn",
     "knn_accuracy",
+    "left_out_before",
     "linear",
     "mlp",
     "open_test",

@@ -21,7 +21,16 @@ from manyview.encoders import FrozenEncoder
 from manyview.errors import UserError
 from manyview.stack import channels_of
 
-__all__ = ["Features", "Preparation", "checksum", "extract", "extract_layers", "frozen", "probe_features"]
+__all__ = [
+    "Features",
+    "Preparation",
+    "checksum",
+    "extract",
+    "extract_layers",
+    "frozen",
+    "left_out_before",
+    "probe_features",
+]
 
 SMALL = 96  # px
 PROBED = 9600  # features of one layer
@@ -102,6 +111,11 @@ def extract_layers(
         device=device,
         progress=progress,
     )
+
+
+def left_out_before(*sources: Source) -> set[tuple[str, str]]:
+    """Images that a packed copy has no room for, as they cannot be read; both parts of a held-out split list them."""
+    return {image for source in sources if source.size is not None for image in source.unreadable}
 
 
 def probe_features(output: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from rich.text import Text
 from manyview.data.source import Source
 from manyview.encoders import FrozenEncoder, load, random_like
 from manyview.errors import UserError
-from manyview.evaluate.features import Features, extract, extract_layers
+from manyview.evaluate.features import Features, extract, extract_layers, left_out_before
 from manyview.evaluate.files import Record, append_record
 from manyview.evaluate.knn import Knn, knn
 from manyview.evaluate.linear import Linear, linear
@@ -29,7 +29,7 @@ PROTOCOLS: dict[str, type[Protocol]] = {kind.name: kind for kind in get_args(Pro
 
 
 def evaluate(
-    run: str | Path,
+    run: str | Path | FrozenEncoder,
     protocol: Protocol | Sequence[Protocol],
     data: str,
     test_data: str | None = None,
@@ -48,10 +48,13 @@ def evaluate(
     only some. Protocols that cache features share one pass over the data, whose time the first of them has in its
     seconds.
 
-    `run` is a run directory, which keeps the records in its evaluations.json, or an encoder file. `batch_size` is the
-    number of images that the encoder gets at once; the batches of a classifier's training belong to its protocol.
+    `run` is a run directory, which keeps the records in its evaluations.json, an encoder file, or an encoder. A
+    `device` moves the encoder there. `batch_size` is the number of images that it gets at once; the batches of a
+    classifier's training belong to its protocol.
     """
-    trained = load(run).only(views) if views else load(run)
+    trained = run if isinstance(run, FrozenEncoder) else load(run)
+    if views:
+        trained = trained.only(views)
     protocols = protocol if isinstance(protocol, Sequence) else [protocol]
     for each in protocols:
         if layers and isinstance(each, LinearSgd):
@@ -73,7 +76,7 @@ def evaluate(
             progress=progress,
         ):
             record = _record(judged, name, layer, views, split, score, time.perf_counter() - start)
-            if Path(run).is_dir():
+            if not isinstance(run, FrozenEncoder) and Path(run).is_dir():
                 append_record(run, record)
             records.append(record)
             start = time.perf_counter()
@@ -139,14 +142,9 @@ def _record(
         "data": split.train.name,
         "test_data": split.words,
         **asdict(score),
-        "unreadable": score.unreadable + len(_left_out_before(split)),
+        "unreadable": score.unreadable + len(left_out_before(split.train, split.test)),
         "seconds": round(seconds, 3),
     }
-
-
-def _left_out_before(split: Split) -> set[tuple[str, str]]:
-    """Images that a packed copy has no room for, as they cannot be read; both parts of a held-out split list them."""
-    return {image for source in (split.train, split.test) if source.size is not None for image in source.unreadable}
 
 
 def table(records: Iterable[Record]) -> Table:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from manyview.data import Source, holdout, open_source
 from manyview.diagnose import Watch
-from manyview.encoders import load, save_backbone
+from manyview.encoders import FrozenEncoder, load
 from manyview.evaluate import Protocol, evaluate, extract, knn, linear, open_test
 from manyview.flags import saved_config
 from manyview.reproduce.checkpoints import encoders_of
@@ -101,15 +101,13 @@ class AccuracyCurve:
     def _rows(self, run: Path, setting: Setting) -> Iterator[Row]:
         method, config = saved_config(run)
         look = build_augment(method, config)
-        path = run.parent / "encoder-then.safetensors"
         for step, encoder in encoders_of(run):
-            save_backbone(path, encoder, image_size=config.views.image_size, mean=look.mean, std=look.std)
+            frozen = FrozenEncoder.of(encoder, image_size=config.views.image_size, mean=look.mean, std=look.std)
             [record] = evaluate(
-                path, self.protocol, setting.train, setting.test, random=False, workers=setting.workers,
+                frozen, self.protocol, setting.train, setting.test, random=False, workers=setting.workers,
                 device=pick_device(setting.device), progress=False,
             )  # fmt: skip
             yield {**place_in_run(run, step), "linear": _percent(record["top1"])}
-        path.unlink(missing_ok=True)
 
 
 def tested_images(setting: Setting) -> Source:
