@@ -22,7 +22,7 @@ from manyview.views.colourspaces import SPLITS, split
 
 __all__ = ["Information"]
 
-SPACES = {"lab": "{L, ab}", "hsv": "{H, SV}", "rgb": "{R, GB}"}
+SPACES = {"lab": "{L, ab}", "ydbdr": "{Y, DbDr}", "hsv": "{H, SV}", "rgb": "{R, GB}"}
 IMAGES, SIDE = 10_000, 8
 
 
@@ -49,14 +49,21 @@ class Information(CmcGrid):
     name = "cmc-fig5"
     where = "CMC, Fig. 5 (left)"
     title = "Accuracy against the mutual information of the two views of a colour space"
-    claim = "The less the two views of a colour space share, the better the representation: RGB shares most."
+    claim = (
+        "The less the two views of a colour space share, the better the representation; only {H, SV} falls out of line, "
+        "whose H is periodic."
+    )
     expectation = "RGB shares most by far, and gives the worst representation."
     remarks = (
         f"{REMARK} Mutual information by MINE, of images reduced to 8×8 pixels. The figure's values are not printed."
     )
     paper_setup = "STL-10, half an AlexNet for each view, 320 epochs (E.1), all twelve splits"
     variables = ("space",)
-    comparisons = (Comparison("{L, ab}", "{R, GB}"), Comparison("{H, SV}", "{R, GB}"))
+    comparisons = (
+        Comparison("{L, ab}", "{R, GB}"),
+        Comparison("{Y, DbDr}", "{R, GB}"),
+        Comparison("{L, ab}", "{H, SV}"),
+    )
 
     def columns(self, table: str = "") -> tuple[str, ...]:
         return (*self.variables, "seed", "steps", "information", "knn", "linear", "seconds")
