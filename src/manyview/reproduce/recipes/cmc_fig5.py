@@ -50,8 +50,8 @@ class Information(CmcGrid):
     where = "CMC, Fig. 5 (left)"
     title = "Accuracy against the mutual information of the two views of a colour space"
     claim = (
-        "The less the two views of a colour space share, the better the representation; only {H, SV} falls out of line, "
-        "whose H is periodic."
+        "The less the two views of a colour space share, the better the representation; only {H, SV} falls out of "
+        "line, whose H is periodic."
     )
     expectation = "RGB shares most by far, and gives the worst representation."
     remarks = (

@@ -26,8 +26,8 @@ class Predicting(CmcGrid):
     expectation = "Contrastive ahead for both pairs."
     remarks = (
         f"{REMARK} Predictions are judged by squared differences; with their decoders they take three times as long "
-        "for the same images. The paper learns on NYU Depth-V2 and judges on STL-10, another set and another task; here "
-        "both are `scenes`, whose labels are kinds of solids, which depth and normals all but show."
+        "for the same images. The paper learns on NYU Depth-V2 and judges on STL-10, another set and another task; "
+        "here both are `scenes`, whose labels are kinds of solids, which depth and normals all but show."
     )
     paper_setup = RGBD_SETUP
     variables = ("pair", "method")
