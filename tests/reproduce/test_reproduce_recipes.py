@@ -182,12 +182,12 @@ def test_a_search_draws_the_same_for_all_and_takes_the_best_of_each(tmp_path: Pa
 
 
 def test_every_committed_row_of_table_2_is_one_of_the_recipes() -> None:
-    recipe, store = RECIPES["cacr-table2"], Store(ROOT / "results", "cacr-table2")
+    recipe, store = RECIPES["cacr-table2"], Store(ROOT / "results", "cacr-table2", "", "50000/10")
     seeds = tuple(sorted({int(row["seed"]) for row in store.rows()}))
     jobs = recipe.jobs(Setting("laptop", "CIFAR", seeds), store)
     for table in ("", "trials"):
         with open(store.path(table), newline="", encoding="utf-8") as file:
-            assert next(csv.reader(file)) == list(recipe.columns(table))
+            assert next(csv.reader(file)) == [*recipe.columns(table), "images"]
         matched = [row for job in jobs if job.table == table for row in store.rows_of(job)]
         assert sorted(map(str, matched)) == sorted(map(str, store.rows(table)))
     assert len(store.rows("trials")) == 15
@@ -200,6 +200,19 @@ def test_the_page_of_results_is_what_the_files_say(tmp_path: Path) -> None:
     copy.write_text((ROOT / "docs" / "RESULTS.md").read_text(encoding="utf-8"), encoding="utf-8")
     write_results(copy, ROOT / "results")
     assert copy.read_text(encoding="utf-8") == (ROOT / "docs" / "RESULTS.md").read_text(encoding="utf-8")
+
+
+def test_a_page_has_a_section_for_each_set_of_images(tmp_path: Path) -> None:
+    recipe, setting = RECIPES["jcl-fig2c"], Setting("laptop", "CIFAR", (0,))
+    for images in ("50000/10", "50000/100"):
+        store = Store(tmp_path, recipe.name, "", images)
+        for number, job in enumerate(recipe.jobs(setting, store)):
+            store.add(job, recipe.columns(), made_up(recipe, job, number))
+    headings = [text.splitlines()[0] for text in sections(tmp_path)]
+    assert [heading.partition("2(c)")[2] for heading in headings[:2]] == [")", "), 50000 images of 100 classes"]
+    (tmp_path / "cmc-fig6.csv").write_text("draw,seed,steps,knn,linear,seconds\n64,0,600,1,1,1\n")
+    with pytest.raises(UserError, match=r"cmc-fig6\.csv does not say of which images"):
+        list(sections(tmp_path))
 
 
 def test_a_page_without_markers_is_refused(tmp_path: Path) -> None:

@@ -33,17 +33,21 @@ ROLES = {"query": 1, "positive": 4, "negative": 23}
 def data(tmp_path_factory: pytest.TempPathFactory) -> str:
     """train.tar and test.tar of noise, as CLASS/NAME."""
     directory = tmp_path_factory.mktemp("data")
-    draws = np.random.default_rng(0)
-    for part, count in (("train", 48), ("test", 24)):
-        with tarfile.open(directory / f"{part}.tar", "w") as tar:
-            for number in range(count):
-                buffer = io.BytesIO()
-                Image.fromarray(draws.integers(0, 256, (32, 32, 3), dtype=np.uint8)).save(buffer, "png")
-                member = tarfile.TarInfo(f"{'ab'[number % 2]}/{number}.png")
-                member.size = buffer.tell()
-                buffer.seek(0)
-                tar.addfile(member, buffer)
+    write_tar(directory / "train.tar", 48)
+    write_tar(directory / "test.tar", 24)
     return str(directory)
+
+
+def write_tar(path: Path, count: int) -> None:
+    draws = np.random.default_rng(count)
+    with tarfile.open(path, "w") as tar:
+        for number in range(count):
+            buffer = io.BytesIO()
+            Image.fromarray(draws.integers(0, 256, (32, 32, 3), dtype=np.uint8)).save(buffer, "png")
+            member = tarfile.TarInfo(f"{'ab'[number % 2]}/{number}.png")
+            member.size = buffer.tell()
+            buffer.seek(0)
+            tar.addfile(member, buffer)
 
 
 def words(recipe: str, data: str, out: Path, *more: str) -> list[str]:
@@ -168,6 +172,23 @@ def test_a_failed_run_does_not_lose_the_others(
     assert main(words("breaking", data, tmp_path)) == 0
     assert capsys.readouterr().out.count("done: knn") == 2  # only what was missing
     assert not list(tmp_path.rglob("failure.txt"))
+
+
+def test_what_is_done_on_one_set_is_not_done_on_another(
+    data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(reproduce.RECIPES, "breaking", Breaking({}))
+    write_tar(tmp_path / "train.tar", 50)
+    write_tar(tmp_path / "test.tar", 24)
+    for where, ran in ((data, 3), (str(tmp_path), 3), (data, 0)):
+        assert main(words("breaking", where, tmp_path / "out")) == 0
+        assert capsys.readouterr().out.count("done: knn") == ran
+
+
+def test_images_that_are_not_there_are_one_mistake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words("jcl-fig2c", "/nonexistent", tmp_path)) == 2
+    assert capsys.readouterr().err.startswith("manyview: '/nonexistent' does not exist")
+    assert not list(tmp_path.iterdir())
 
 
 def test_figures_of_one_set_are_not_called_those_of_another(

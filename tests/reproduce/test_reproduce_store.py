@@ -38,11 +38,29 @@ def test_rows_are_kept_once_and_found_by_their_keys(tmp_path: Path) -> None:
     assert store.rows_of(job) == [{"keys": "5", "seed": "0", "linear": "47.20"}]
 
 
-def test_other_sets_and_scales_have_files_of_their_own(tmp_path: Path) -> None:
-    suffixes = [Setting("laptop", "CIFAR", ()).suffix, Setting("laptop", "scenes:64", ()).suffix]
-    suffixes.append(Setting("paper", "CIFAR", ()).suffix)
-    names = [Store(tmp_path, "recipe", suffix).path("trials").name for suffix in suffixes]
-    assert names == ["recipe-trials.csv", "recipe-trials-scenes.csv", "recipe-trials-paper.csv"]
+def test_rows_of_other_images_are_kept_and_not_taken_for_these(tmp_path: Path) -> None:
+    job, stores = Fixed({"keys": "5", "seed": "0"}), [Store(tmp_path, "recipe", "", f"50000/{n}") for n in (10, 100)]
+    for store, linear in zip(stores, ("47.20", "21.00"), strict=True):
+        assert store.rows_of(job) == []
+        store.add(job, COLUMNS, [{**job.keys, "linear": linear}])
+    assert (tmp_path / "recipe.csv").read_text() == "keys,seed,linear,images\n5,0,47.20,50000/10\n5,0,21.00,50000/100\n"
+    assert [store.rows_of(job)[0]["linear"] for store in stores] == ["47.20", "21.00"]
+    assert list(stores[0].rows()[0]) == list(COLUMNS)
+    assert stores[0].sets() == ["50000/10", "50000/100"]
+
+
+def test_a_file_that_does_not_know_its_images_is_named(tmp_path: Path) -> None:
+    (tmp_path / "recipe.csv").write_text("keys,seed,linear\n5,0,47.20\n")
+    with pytest.raises(UserError, match=r"recipe\.csv does not say .*: add the column images, as 50000/10"):
+        Store(tmp_path, "recipe", "", "50000/10").rows()
+    assert len(Store(tmp_path, "recipe").rows()) == 1  # where steps are weighed there are none
+
+
+def test_other_scales_and_the_embedded_set_have_files_of_their_own(tmp_path: Path) -> None:
+    settings = [Setting("laptop", data, ()) for data in ("CIFAR", "scenes:64", "scenes_mine")]
+    names = [Store(tmp_path, "recipe", each.suffix).path("trials").name for each in settings]
+    assert names == ["recipe-trials.csv", "recipe-trials-scenes.csv", "recipe-trials.csv"]
+    assert Setting("paper", "CIFAR", ()).suffix == "-paper"
 
 
 def test_a_damaged_line_is_named(tmp_path: Path) -> None:

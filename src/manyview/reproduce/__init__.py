@@ -41,8 +41,7 @@ def cost(recipe: Recipe) -> str:
 def reproduce(recipe: Recipe, setting: Setting, out: Path, results: Path, console: Console) -> Path:
     """Runs what is left of a recipe, then writes figure, table and page; returns the page."""
     setting = setting if recipe.takes_images else replace(setting, data="")
-    store = Store(results, recipe.name, setting.suffix)
-    check_images(recipe, setting)
+    store = Store(results, recipe.name, setting.suffix, images_of(recipe, setting))
     announce(recipe, setting, out, store, console)
     try:
         outcome = carry_out(recipe, setting, out, store, console)
@@ -70,16 +69,19 @@ def reproduce(recipe: Recipe, setting: Setting, out: Path, results: Path, consol
     return page
 
 
-def check_images(recipe: Recipe, setting: Setting) -> None:
-    """A recipe of another set must not be filled with figures of this one."""
-    if recipe.classes is None or setting.quick:
-        return
-    classes = len(open_source(setting.train).classes)
-    if classes != recipe.classes:
+def images_of(recipe: Recipe, setting: Setting) -> str | None:
+    """By what the rows of one set are told from those of another, wherever the sets lie. They are opened before
+    anything starts, and a recipe of another set must not be filled with figures of this one."""
+    if not recipe.takes_images:
+        return None
+    source = open_source(setting.train)
+    classes = len(source.classes)
+    if not setting.quick and recipe.classes not in (None, classes):
         raise UserError(
             f"{recipe.name} is about a set of {recipe.classes} classes, and --data {setting.data} has {classes}: name "
             "another one, or another recipe"
         )
+    return f"{len(source)}/{classes}"
 
 
 def announce(recipe: Recipe, setting: Setting, out: Path, store: Store, console: Console) -> None:

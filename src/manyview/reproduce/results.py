@@ -1,6 +1,7 @@
 """docs/RESULTS.md from the files of results: what stands between its markers is written here, the rest by hand."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from manyview.atomic import replacing
@@ -15,12 +16,13 @@ from manyview.reproduce.store import Store
 __all__ = ["write_results"]
 
 MARKER = "recipes"
-# At which scale and on what; the data's name only decides how files of results are called.
+# At which scale and on what; the data's name decides how files of results are called.
 SETTINGS = {
     "": Setting("laptop", "CIFAR", ()),
     " on `scenes`": Setting("laptop", "scenes", ()),
     ", the paper's set-up": Setting("paper", "CIFAR", ()),
 }
+USUAL = {"CIFAR": "50000/10", "scenes": "10000/10"}  # images that go without saying
 
 
 def write_results(page: Path, results: Path) -> None:
@@ -40,25 +42,40 @@ def write_results(page: Path, results: Path) -> None:
 def sections(results: Path) -> Iterator[str]:
     nothing = []
     for recipe in RECIPES.values():
-        found = [section(recipe, words, setting, results) for words, setting in SETTINGS.items()]
-        if any(found):
-            yield from filter(None, found)
-        else:
+        found = [each for words, setting in SETTINGS.items() for each in by_images(recipe, words, setting, results)]
+        yield from found
+        if not found:
             nothing.append(f"`{recipe.name}`")
     yield f"**Not run yet:** {', '.join(nothing) or 'nothing'}."
 
 
-def section(recipe: Recipe, words: str, setting: Setting, results: Path) -> str | None:
-    """None where nothing was run in this setting."""
-    store = Store(results, recipe.name, setting.suffix)
+def by_images(recipe: Recipe, words: str, setting: Setting, results: Path) -> list[str]:
+    """A section for each set of images that the files have rows of."""
+    if not recipe.takes_images:
+        return section(recipe, words, "", setting, Store(results, recipe.name, setting.suffix))
+    store = Store(results, recipe.name, setting.suffix, "")
+    tables = {job.table for job in recipe.jobs(replace(setting, seeds=(0,)), store)}
+    made = []
+    for images in sorted({images for name in tables for images in store.sets(name)}):
+        of_them = replace(store, images=images)
+        if images == USUAL[setting.data]:
+            made += section(recipe, words, f" --data {setting.data}", setting, of_them)
+        else:
+            number, _, classes = images.partition("/")
+            what = f"{words}, {number} images of {classes} classes"
+            made += section(recipe, what, " --data DATA", setting, of_them)
+    return made
+
+
+def section(recipe: Recipe, words: str, data: str, setting: Setting, store: Store) -> list[str]:
+    """Empty where nothing was run in this setting."""
     seeds = sorted({int(row["seed"]) for row in store.rows()})
     whole = Setting(setting.scale, setting.data, tuple(seeds))
     jobs = recipe.jobs(whole, store)
     found = recipe.found(jobs, store, whole)
     if not found.rows or not any(found.rows.values()):
-        return None
+        return []
     took = sum(float(store.rows_of(job)[0]["seconds"]) for job in jobs if store.rows_of(job))
-    data = f" --data {setting.data}" if recipe.takes_images else ""
     scale = "" if setting.scale == "laptop" else " --scale paper"
     asked = ",".join(map(str, seeds)) or "0"
     command = f"manyview reproduce {recipe.name}{scale}{data} --seeds {asked} --results results"
@@ -72,4 +89,4 @@ def section(recipe: Recipe, words: str, setting: Setting, results: Path) -> str 
         parts.append(f"{each.caption}:\n\n{table(each.header, each.rows)}")
     parts.append(f"**The paper:** {recipe.claim} **Expected here:** {recipe.expectation}")
     parts.append(f"**Found:** {recipe.verdict(found)}")
-    return "\n\n".join(parts)
+    return ["\n\n".join(parts)]

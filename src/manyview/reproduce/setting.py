@@ -43,4 +43,5 @@ class Setting:
     @property
     def suffix(self) -> str:
         """Of files of results, whose figures must not be mixed with others."""
-        return ("-paper" if self.scale == "paper" else "") + ("-scenes" if self.data.startswith("scenes") else "")
+        scenes = self.data.partition(":")[0] == "scenes"
+        return ("-paper" if self.scale == "paper" else "") + ("-scenes" if scenes else "")
