@@ -428,6 +428,8 @@ def reproduce_command(words: list[str]) -> None:
         raise UserError("--quick makes figures that mean nothing: leave out --results")
     if args.steps is not None and args.steps < 1:
         raise UserError(f"--steps {args.steps} must be greater than 0")
+    if args.threads < 1:
+        raise UserError(f"--threads {args.threads} must be greater than 0")
     recipe = reproduce.find(args.recipe)
     if args.scale == "paper" and args.data is None and recipe.takes_images:
         raise UserError(f"--scale paper needs --data with the paper's images ({recipe.paper_setup})")

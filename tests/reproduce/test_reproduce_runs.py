@@ -6,7 +6,7 @@ import signal
 import tarfile
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,9 +21,11 @@ from manyview.errors import UserError
 from manyview.evaluate import Knn
 from manyview.reproduce.closeup import Map
 from manyview.reproduce.grid import Grid
-from manyview.reproduce.job import Job, Row
+from manyview.reproduce.job import Job, Row, alone, place
 from manyview.reproduce.looks import Accuracy, AccuracyCurve, EntropyCurve, HeldOut
+from manyview.reproduce.runner import Clock, carry_out
 from manyview.reproduce.setting import Setting
+from manyview.reproduce.store import Store
 from manyview.reproduce.verdict import Comparison
 
 ROLES = {"query": 1, "positive": 4, "negative": 23}
@@ -174,6 +176,65 @@ def test_a_failed_run_does_not_lose_the_others(
     assert not list(tmp_path.rglob("failure.txt"))
 
 
+def test_equal_reasons_are_told_once(
+    data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(reproduce.RECIPES, "breaking", Breaking(dict.fromkeys((1, 2, 3), ZeroDivisionError("ours"))))
+    assert main(words("breaking", data, tmp_path)) == 2
+    error = capsys.readouterr().err
+    assert "keys 1, seed 0, steps 4 and 2 more failed (ZeroDivisionError: ours" in error
+    assert error.count("ours") == 1
+
+
+class Waiting(Breaking):
+    """The last run is known only when the first is done."""
+
+    def jobs(self, setting: Setting, store: Store) -> list[Job]:
+        first, _, last = super().jobs(setting, store)
+        return [first, last if store.rows_of(first) else replace(last, waits_for="the first")]
+
+
+def test_runs_that_wait_for_another_process_are_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe, setting = Waiting({}), Setting("laptop", "", (0,), quick=True)
+    store = Store(tmp_path / "results", recipe.name)
+    first = recipe.jobs(setting, store)[0]
+    naps = []
+
+    def nap(seconds: float) -> None:
+        naps.append(seconds)
+        if len(naps) == 2:
+            store.add(first, recipe.columns(), first.perform(tmp_path, setting, Console()))
+
+    monkeypatch.setattr("manyview.reproduce.runner.time.sleep", nap)
+    with alone(place(first, setting, tmp_path)) as other:
+        assert other
+        outcome = carry_out(recipe, setting, tmp_path, store, Console())
+    assert outcome.whole
+    assert len(naps) == 2
+    assert capsys.readouterr().out.count("waiting for another process") == 1
+
+
+def test_a_process_does_not_wait_for_what_nothing_waits_for(tmp_path: Path) -> None:
+    recipe, setting = Breaking({}), Setting("laptop", "", (0,), quick=True)
+    store = Store(tmp_path / "results", recipe.name)
+    with alone(place(recipe.jobs(setting, store)[0], setting, tmp_path)):
+        outcome = carry_out(recipe, setting, tmp_path, store, Console())
+    assert (len(outcome.done), len(outcome.elsewhere)) == (2, 1)
+
+
+def test_only_whole_runs_tell_how_long_the_rest_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[str] = []
+    monkeypatch.setattr(Clock, "count", lambda _, job, seconds: counted.append(job.keys["keys"]))
+    recipe, setting = Breaking({1: UserError("too much")}), Setting("laptop", "", (0,), quick=True)
+    store = Store(tmp_path / "results", recipe.name)
+    begun = place(recipe.jobs(setting, store)[1], setting, tmp_path)
+    (begun / "run").mkdir(parents=True)
+    carry_out(recipe, setting, tmp_path, store, Console())
+    assert counted == ["3"]  # the first failed, the second was begun before
+
+
 def test_what_is_done_on_one_set_is_not_done_on_another(
     data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -205,6 +266,7 @@ def test_figures_of_one_set_are_not_called_those_of_another(
         (["nothing"], "no recipe 'nothing'"),
         (["jcl-fig3", "--seeds", "0,x"], "--seeds 0,x is not a list"),
         (["jcl-fig3", "--steps", "0"], "--steps 0 must be greater"),
+        (["jcl-fig3", "--threads", "0"], "--threads 0 must be greater"),
         (["jcl-fig3", "--quick", "--results", "results"], "leave out --results"),
         (["jcl-fig3", "--scale", "paper"], "--scale paper needs --data with the paper's images (ImageNet-100"),
     ],

@@ -15,7 +15,7 @@ from manyview.reproduce.present import write_files
 from manyview.reproduce.recipe import Recipe
 from manyview.reproduce.recipes import RECIPES, find
 from manyview.reproduce.results import write_results
-from manyview.reproduce.runner import Outcome, carry_out, duration
+from manyview.reproduce.runner import TRACEBACK, Outcome, carry_out, duration
 from manyview.reproduce.setting import Scale, Setting
 from manyview.reproduce.store import Store
 
@@ -105,7 +105,12 @@ def complain(recipe: Recipe, outcome: Outcome) -> None:
     if outcome.whole:
         return
     words = [f"{recipe.name}: {len(outcome.done)} of {len(outcome.jobs)} runs are done"]
-    words += [f"{job} failed ({reason})" for job, reason in outcome.failed.items()]
+    alike: dict[str, list[str]] = {}
+    for job, reason in outcome.failed.items():
+        alike.setdefault(reason.partition(TRACEBACK)[0], []).append(job)
+    for first, *others in alike.values():
+        more = f" and {len(others)} more" if others else ""
+        words.append(f"{first}{more} failed ({outcome.failed[first]})")
     if outcome.elsewhere:
         words.append(f"{len(outcome.elsewhere)} are in the hands of another process")
     words += [f"{job} waits for {job.waits_for}" for job in outcome.waiting]

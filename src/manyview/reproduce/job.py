@@ -14,7 +14,9 @@ from rich.console import Console
 
 from manyview.reproduce.setting import Setting
 
-__all__ = ["Job", "Row", "alone", "place"]
+__all__ = ["LOCK", "Job", "Row", "alone", "place"]
+
+LOCK = "lock"  # the file that a process holds while it works in a place
 
 Row = dict[str, str]
 """A line of a file of results, by column."""
@@ -61,7 +63,7 @@ def place(job: Job, setting: Setting, out: Path) -> Path:
 def alone(directory: Path) -> Iterator[bool]:
     """Whether nobody else works there; a process that dies lets go."""
     directory.mkdir(parents=True, exist_ok=True)
-    with open(directory / "lock", "w", encoding="utf-8") as file:
+    with open(directory / LOCK, "w", encoding="utf-8") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -11,14 +11,15 @@ from rich.console import Console
 
 from manyview.errors import UserError
 from manyview.pretrain import Stopped
-from manyview.reproduce.job import Job, alone, place
+from manyview.reproduce.job import LOCK, Job, alone, place
 from manyview.reproduce.recipe import Recipe
 from manyview.reproduce.setting import Setting
 from manyview.reproduce.store import Store
 
 __all__ = ["Outcome", "carry_out", "duration"]
 
-FAILURE = "failure.txt"
+FAILURE, TRACEBACK = "failure.txt", " (traceback in "
+POLL = 5.0  # seconds between looks at what another process has in hand
 
 
 @dataclass
@@ -41,7 +42,7 @@ class Outcome:
 
 def carry_out(recipe: Recipe, setting: Setting, out: Path, store: Store, console: Console) -> Outcome:
     """All that can be done; what was done before is not done again."""
-    outcome, clock = Outcome(), Clock(trusted=setting.as_planned)
+    outcome, clock, said = Outcome(), Clock(trusted=setting.as_planned), ""
     while True:
         outcome.jobs = recipe.jobs(setting, store)  # anew each time: some are known only when others are done
         outcome.done = [job for job in outcome.jobs if store.rows_of(job)]
@@ -50,7 +51,15 @@ def carry_out(recipe: Recipe, setting: Setting, out: Path, store: Store, console
             if not (job in outcome.done or job in outcome.elsewhere or str(job) in outcome.failed or job.waits_for)
         ]  # fmt: skip
         if not left:
-            return outcome
+            if not outcome.elsewhere or not outcome.waiting:
+                return outcome
+            words = f"waiting for another process, which has in hand: {'; '.join(map(str, outcome.elsewhere))}"
+            if words != said:
+                console.print(words, highlight=False, soft_wrap=True)
+            said = words
+            time.sleep(POLL)
+            outcome.elsewhere.clear()  # done by now, still in hand, or let go of
+            continue
         job = left[0]
         directory = place(job, setting, out)
         with alone(directory) as mine:
@@ -62,14 +71,17 @@ def carry_out(recipe: Recipe, setting: Setting, out: Path, store: Store, console
             number = f"run {len(outcome.done) + len(outcome.failed) + 1} of {len(outcome.jobs)}"
             later = [each for each in outcome.jobs if each.waits_for]
             console.print(f"{number}: {job}  ({clock.left([*left, *later])})", highlight=False)
-            with clock.timing(job):
-                perform(recipe, job, directory, setting, store, outcome, console)
+            untouched = {path.name for path in directory.iterdir()} <= {LOCK}
+            start = time.perf_counter()
+            succeeded = perform(recipe, job, directory, setting, store, outcome, console)
+            if untouched and succeeded:
+                clock.count(job, time.perf_counter() - start)
 
 
 def perform(
     recipe: Recipe, job: Job, directory: Path, setting: Setting, store: Store, outcome: Outcome, console: Console
-) -> None:
-    """One job; whatever goes wrong in it is written down and must not touch the others."""
+) -> bool:
+    """One job, and whether it succeeded; whatever goes wrong in it is written down and must not touch the others."""
     reason = directory / FAILURE
     reason.unlink(missing_ok=True)
     try:
@@ -85,13 +97,14 @@ def perform(
         outcome.failed[str(job)] = str(error)
     except (Exception, SystemExit) as error:  # a parser ends the process for a flag that it does not know
         reason.write_text(traceback.format_exc(), encoding="utf-8")
-        outcome.failed[str(job)] = f"{type(error).__name__}: {error} (traceback in {reason})"
+        outcome.failed[str(job)] = f"{type(error).__name__}: {error}{TRACEBACK}{reason})"
     else:
         shown = {name: value for name, value in rows[-1].items() if name not in job.keys}
         found = ", ".join(f"{name} {value}" for name, value in shown.items())
         console.print(f"  done: {found}", highlight=False, soft_wrap=True)
-        return
+        return True
     console.print(f"  failed: {outcome.failed[str(job)]}", highlight=False, soft_wrap=True, markup=False)
+    return False
 
 
 @contextmanager
@@ -111,11 +124,9 @@ class Clock:
         """`trusted` are expectations that are meant for such runs, at least before there is anything better."""
         self.trusted, self.expected, self.spent = trusted, 0.0, 0.0
 
-    @contextmanager
-    def timing(self, job: Job) -> Iterator[None]:
-        start = time.perf_counter()
-        yield
-        self.spent += time.perf_counter() - start
+    def count(self, job: Job, seconds: float) -> None:
+        """Only jobs that ran from their start to their end tell how fast this machine is."""
+        self.spent += seconds
         self.expected += job.expected_seconds
 
     def left(self, jobs: list[Job]) -> str:

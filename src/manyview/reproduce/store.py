@@ -38,9 +38,7 @@ class Store:
         if self.images is None:
             return rows
         return [
-            {name: value for name, value in row.items() if name != IMAGES}
-            for row in rows
-            if row[IMAGES] == self.images
+            {name: value for name, value in row.items() if name != IMAGES} for row in rows if row[IMAGES] == self.images
         ]
 
     def sets(self, table: str = "") -> list[str]:
@@ -56,8 +54,8 @@ class Store:
             rows = list(reader)
         if self.images is not None and IMAGES not in (reader.fieldnames or ()):
             raise UserError(
-                f"{path} does not say of which images its rows are: add the column {IMAGES}, as 50000/10 in each row of "
-                "50,000 training images of 10 classes"
+                f"{path} does not say of which images its rows are: add the column {IMAGES}, as 50000/10 in rows "
+                "of 50,000 training images of 10 classes"
             )
         for number, row in enumerate(rows, 2):
             if None in row or None in row.values():
