@@ -1,6 +1,7 @@
 """Every recipe names runs that can be started, shares those that others need, and has carried its results over."""
 
 import csv
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,11 @@ from manyview.errors import UserError
 from manyview.flags import parse_config
 from manyview.methods import find as find_method
 from manyview.reproduce import RECIPES, Scale, Setting, find, write_results
+from manyview.reproduce.grid import Grid
 from manyview.reproduce.job import Job, Row
 from manyview.reproduce.present import png
-from manyview.reproduce.recipe import Recipe
+from manyview.reproduce.recipe import Found, Recipe
+from manyview.reproduce.recipes.cacr_table2 import Imbalance
 from manyview.reproduce.results import sections
 from manyview.reproduce.store import Store
 from manyview.reproduce.training import Training
@@ -109,10 +112,12 @@ def made_up(recipe: Recipe, job: Job, number: int) -> list[Row]:
             "step": "0.005" if "low" in columns else step,
             "role": role,
             "quantity": quantity,
+            "encoder": encoder,
             **job.keys,
         }
         for step in (("1", "2", "3") if "epoch" in columns else ("1",))
         for quantity in (("similarity", "variance") if "quantity" in columns else ("",))
+        for encoder in (("trained", "random") if "encoder" in columns else ("",))
         for place, role in enumerate(roles)
     ]
     return [{column: row[column] for column in columns} for row in rows]
@@ -179,6 +184,53 @@ def test_a_search_draws_the_same_for_all_and_takes_the_best_of_each(tmp_path: Pa
     assert chosen["jcl"] == of_trial["jcl", "4"]
     assert chosen["vanilla"] == of_trial["vanilla", "0"]  # the first of equals
     assert {job.keys["seed"] for job in trials}.isdisjoint({"1", "2"})
+
+
+def test_what_is_compared_follows_the_scale_and_the_papers_figures() -> None:
+    """A claim is not tested where the paper does not make it, nor turned round."""
+
+    def pairs(name: str, scale: Scale) -> set[tuple[str, str]]:
+        recipe = RECIPES[name]
+        assert isinstance(recipe, Grid)
+        return {(each.first, each.second) for each in recipe.asked(Setting(scale, "CIFAR", (0,)))}
+
+    laptop, paper = pairs("cacr-fig8", "laptop"), pairs("cacr-fig8", "paper")
+    assert ("CL, 64", "CACR (K = 1), 64") in laptop & paper
+    assert ("CACR (K = 1), 128", "CL, 128") in laptop & paper
+    assert ("CACR (K = 4), 768", "CMC (K = 4), 768") in paper
+    assert not any(name.endswith(", 32") for pair in laptop for name in pair)
+    assert pairs("jcl-epochs", "paper") == {
+        ("JCL, M′ = 5, 200", "vanilla, M = 5, 200"),
+        *((f"JCL, M′ = 5, {epochs}", f"MoCo v2, {epochs}") for epochs in (200, 300, 400, 500)),
+    }
+    table2 = RECIPES["cacr-table2"]
+    assert isinstance(table2, Imbalance)
+    found = accuracies({("HN-CL", "linear"): 50.0, ("CACR (K = 1)", "linear"): 51.0, ("CACR (K = 1)", "none"): 52.0})
+    asked = {(each.first, each.second) for each in table2.compared(found)[0]}
+    assert ("HN-CL, linear", "CACR (K = 1), linear") in asked  # 80.51 and 80.46
+    assert ("CACR (K = 1)", "HN-CL") in asked
+
+
+def test_what_costs_nothing_is_not_compared() -> None:
+    recipe = RECIPES["cacr-table2"]
+    assert isinstance(recipe, Imbalance)
+    level = accuracies({(method, part): 50.0 for method in ("CL", "CACR (K = 4)") for part in ("none", "exponential")})
+    assert "cannot be told here which loses least" in recipe.verdict(level)
+    assert not any(each.first.startswith("loss") for each in recipe.compared(level)[0])
+    lost = accuracies({(method, part): 50.0 if part == "none" else 40.0
+                       for method in ("CL", "CACR (K = 4)") for part in ("none", "exponential")})  # fmt: skip
+    assert "cannot be told" not in recipe.verdict(lost)
+    assert any(each.first.startswith("loss") for each in recipe.compared(lost)[0])
+
+
+def accuracies(values: Mapping[tuple[str, str], float]) -> Found:
+    """Rows of Table 2 for three seeds, which differ a little."""
+    rows = [
+        {"method": method, "imbalance": imbalance, "seed": str(seed), "linear": f"{value + 0.1 * (seed * salt % 3)}"}
+        for salt, ((method, imbalance), value) in enumerate(values.items(), 1)
+        for seed in (1, 2, 3)
+    ]
+    return Found({"": rows}, Setting("laptop", "CIFAR", (1, 2, 3)))
 
 
 def test_every_committed_row_of_table_2_is_one_of_the_recipes() -> None:

@@ -33,7 +33,12 @@ def test_two_seeds_give_no_interval_and_decide_nothing() -> None:
     [
         ([Comparison("b", "w")], "The claim holds here"),
         ([Comparison("w", "b")], "The claim does not hold here"),
-        ([Comparison("b", "w"), Comparison("w", "b")], "Mixed"),
+        (
+            [Comparison("b", "w"), Comparison("w", "b")],
+            "Mixed: of 2 differences 1 is clearly as the paper has them, 1 ",
+        ),
+        ([Comparison("b", "w"), Comparison("b", "w", "level")], "Partly: of 2 differences 1 is clearly as the paper"),
+        ([Comparison("w", "b"), Comparison("b", "w", "level")], "The claim does not hold here: of 2 differences none"),
         ([Comparison("b", "w", "level")], "Not decided here"),
         ([Comparison("b", "b", "level")], "The claim holds here"),
         ([Comparison("b", "gone")], "Not run"),
@@ -46,6 +51,20 @@ def test_the_verdict_follows_the_intervals(comparisons: list[Comparison], start:
 def test_few_seeds_are_said() -> None:
     sentence = judge([Comparison("b", "w")], {"b": {0: 2.0}, "w": {0: 1.0}})
     assert sentence == "Not decided here: 1 seed gives no interval. 1 of 1 differences are as the paper has them."
+
+
+def test_a_comparison_of_few_seeds_does_not_undo_the_others() -> None:
+    values = {"b": BETTER, "w": WORSE, "new": {0: 49.0, 1: 50.0}}
+    sentence = judge([Comparison("b", "w"), Comparison("b", "new"), Comparison("b", "gone")], values)
+    assert sentence == (
+        "The claim holds here: the difference is as in the paper, clear of chance (1 of 3 comparisons were not run)."
+        " 1 more has too few seeds for an interval."
+    )
+
+
+def test_several_comparisons_are_said_to_be_several() -> None:
+    both = [Comparison("b", "w"), Comparison("b", "w")]
+    assert judge(both, {"b": BETTER, "w": WORSE}).endswith("Each of the 2 is judged at 95 % by itself.")
 
 
 def test_what_was_not_run_has_no_row() -> None:

@@ -44,27 +44,36 @@ class Grid(Recipe):
         """The line that it belongs to, where there is an `x`."""
         return "ours"
 
+    def asked(self, setting: Setting) -> tuple[Comparison, ...]:
+        """What the paper claims of the set-ups that are run at this scale."""
+        return self.comparisons
+
+    def published(self, setting: Setting) -> Mapping[str, float]:
+        """The paper's figures that may stand beside those of this scale."""
+        return self.paper
+
     def jobs(self, setting: Setting, store: Store) -> list[Job]:
         return [job for seed in setting.seeds for job in self.runs(setting, seed)]
 
     def tables(self, found: Found) -> list[Table]:
-        setups = self.setups(found)
+        setups, paper = self.setups(found), self.published(found.setting)
         rows = []
-        for label in dict.fromkeys([*setups, *self.paper]):
+        for label in dict.fromkeys([*setups, *paper]):
             mine = setups.get(label, [])
             shown = [spread([float(row[name]) for row in mine]) for name in ("linear", "knn")]
             seeds = ", ".join(sorted({row["seed"] for row in mine}, key=int)) or "none"
-            theirs = [f"{self.paper[label]:g}" if label in self.paper else "–"] if self.paper else []
+            theirs = [f"{paper[label]:g}" if label in paper else "–"] if paper else []
             rows.append((label, *shown, seeds, *theirs))
-        header = ("", "linear, %", "kNN, %", "seeds", *([self.paper_words] if self.paper else []))
+        header = ("", "linear, %", "kNN, %", "seeds", *([self.paper_words] if paper else []))
         accuracies = Table("Test accuracy: mean ± standard deviation over seeds", header, tuple(rows))
-        return [accuracies, differences(self.comparisons, self.values(found))]
+        return [accuracies, differences(self.asked(found.setting), self.values(found))]
 
     def draw(self, found: Found) -> Figure:
         made, [axes] = figure()
+        paper = self.published(found.setting)
         if self.x is None:
             values = {label: [float(row["linear"]) for row in rows] for label, rows in self.setups(found).items()}
-            theirs = {"linear": dict(self.paper)} if self.paper else None
+            theirs = {"linear": paper} if paper else None
             bars(axes, {"linear": values}, y="linear accuracy, %", paper=theirs)
             return made
         column, words = self.x
@@ -72,14 +81,14 @@ class Grid(Recipe):
         points: dict[str, dict[float, float]] = {}
         for row in found[""]:
             lines.setdefault(self.series(row), {}).setdefault(float(row[column]), []).append(float(row["linear"]))
-            if self.label(row) in self.paper:
-                points.setdefault(self.series(row), {})[float(row[column])] = self.paper[self.label(row)]
+            if self.label(row) in paper:
+                points.setdefault(self.series(row), {})[float(row[column])] = paper[self.label(row)]
         curves(axes, [Curve(name, line) for name, line in lines.items()], x=words, y="linear accuracy, %",
                paper=points, evenly=self.evenly)  # fmt: skip
         return made
 
     def verdict(self, found: Found) -> str:
-        return judge(self.comparisons, self.values(found))
+        return judge(self.asked(found.setting), self.values(found))
 
     def values(self, found: Found) -> dict[str, dict[int, float]]:
         """Linear accuracy by set-up and seed."""

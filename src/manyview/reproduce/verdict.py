@@ -10,7 +10,7 @@ from scipy import stats
 
 from manyview.reproduce.recipe import Table
 
-__all__ = ["FEWEST", "Comparison", "Difference", "differences", "judge", "paired", "spread"]
+__all__ = ["FEWEST", "Comparison", "Difference", "differences", "judge", "paired", "signed", "spread"]
 
 FEWEST = 3  # seeds below which a spread says nothing
 LEVEL = 1.0  # points within which two set-ups count as level
@@ -36,8 +36,8 @@ class Difference:
 
     def __str__(self) -> str:
         if self.seeds < FEWEST:
-            return f"{_signed(self.mean)} (no interval)"
-        return f"{_signed(self.mean)} [{_signed(self.low)}, {_signed(self.high)}]"
+            return f"{signed(self.mean)} (no interval)"
+        return f"{signed(self.mean)} [{signed(self.low)}, {signed(self.high)}]"
 
     def points_to(self, kind: str) -> bool:
         """Whether the mean alone is as expected."""
@@ -64,31 +64,45 @@ def paired(first: Mapping[int, float], second: Mapping[int, float]) -> Differenc
 
 
 def judge(comparisons: Sequence[Comparison], values: Mapping[str, Mapping[int, float]]) -> str:
-    """One sentence on the whole. `values` are by set-up and seed."""
+    """A sentence or two on the whole. `values` are by set-up and seed."""
     found = [(each, paired(values.get(each.first, {}), values.get(each.second, {}))) for each in comparisons]
     run = [(each.kind, difference) for each, difference in found if difference is not None]
     if not run:
         return "Not run."
-    part = "" if len(run) == len(found) else f" ({len(found) - len(run)} of {len(found)} comparisons were not run)"
-    seeds = min(difference.seeds for _, difference in run)
-    if seeds < FEWEST:
+    sure = [difference.supports(kind) for kind, difference in run if difference.seeds >= FEWEST]
+    missing = len(found) - len(run)
+    part = f" ({missing} of {len(found)} comparisons were not run)" if missing else ""
+    if not sure:
+        seeds = max(difference.seeds for _, difference in run)
         as_paper = sum(difference.points_to(kind) for kind, difference in run)
         return (
             f"Not decided here: {seeds} seed{'s' * (seeds > 1)} give{'s' * (seeds == 1)} no interval. {as_paper} of "
             f"{len(run)} differences are as the paper has them{part}."
         )
-    verdicts = [difference.supports(kind) for kind, difference in run]
-    for_it, against = verdicts.count(True), verdicts.count(False)
-    if for_it == len(verdicts):
-        return f"The claim holds here: all {for_it} differences are as the paper has them, clear of chance{part}."
-    if against == len(verdicts):
-        return f"The claim does not hold here: all {against} differences contradict it, clear of chance{part}."
-    if not for_it and not against:
-        return f"Not decided here: none of {len(verdicts)} differences is clear of chance{part}."
-    return (
-        f"Mixed: of {len(verdicts)} differences {for_it} are clearly as the paper has them, {against} clearly are not; "
-        f"the others are not clear of chance{part}."
-    )
+    count, for_it, against = len(sure), sure.count(True), sure.count(False)
+    if for_it == count:
+        all_of = f"all {count} differences are" if count > 1 else "the difference is"
+        words = f"The claim holds here: {all_of} as in the paper, clear of chance"
+    elif against == count:
+        all_of = f"all {count} differences contradict" if count > 1 else "the difference contradicts"
+        words = f"The claim does not hold here: {all_of} it, clear of chance"
+    elif not for_it and not against:
+        words = f"Not decided here: none of {count} differences is clear of chance"
+    else:
+        start = "Mixed" if for_it and against else "Partly" if for_it else "The claim does not hold here"
+        words = (
+            f"{start}: of {count} differences {for_it or 'none'} {_are(for_it)} clearly as the paper has them, "
+            f"{against or 'none'} clearly {_are(against)} not; the others are not clear of chance"
+        )
+    few = len(run) - count
+    sentences = [f"{words}{part}."]
+    sentences += [f"{few} more {'have' if few > 1 else 'has'} too few seeds for an interval."] if few else []
+    sentences += [f"Each of the {count} is judged at 95 % by itself."] if count > 1 else []
+    return " ".join(sentences)
+
+
+def _are(count: int) -> str:
+    return "are" if count > 1 else "is"
 
 
 def differences(
@@ -109,7 +123,7 @@ def differences(
     return Table(f"Paired differences over seeds, in {unit}", header, tuple(rows))
 
 
-def _signed(value: float) -> str:
+def signed(value: float) -> str:
     return f"{value:+.1f}".replace("-", "−")
 
 

@@ -35,26 +35,25 @@ class Epochs(Grid):
     paper_setup = "ImageNet-100, ResNet-50, 200 to 500 epochs"
     variables = ("method", "length")
     x = ("length", "length of the training (laptop: share of the steps; paper: epochs)")
-    paper = PAPER_FIGURES
-    comparisons = tuple(
-        Comparison(f"JCL, M′ = 5, {length:g}", f"{NAMES[rival]}, {length:g}")
-        for length in SHARES
-        for rival in ("vanilla", "moco-v2")
-    )
+
+    def asked(self, setting: Setting) -> tuple[Comparison, ...]:
+        return tuple(
+            Comparison(f"{NAMES['jcl']}, {length:g}", f"{NAMES[method]}, {length:g}")
+            for method, length in lengths(setting)
+            if method != "jcl"
+        )
+
+    def published(self, setting: Setting) -> Mapping[str, float]:
+        return PAPER_FIGURES if setting.scale == "paper" else {}  # a laptop's lengths are others
 
     def runs(self, setting: Setting, seed: int) -> list[Job]:
-        if setting.scale == "laptop":
-            return [
-                jcl_run(setting, {"method": method, "length": f"{share:g}"}, seed, method=method, share=share)
-                for share in SHARES
-                for method in NAMES
-            ]
+        laptop = setting.scale == "laptop"
         return [
-            jcl_run(setting, {"method": method, "length": f"{epochs}"}, seed, method=method, epochs=epochs,
-                    backbone="resnet50")
-            for epochs in EPOCHS
-            for method in NAMES
-            if method != "vanilla" or epochs == EPOCHS[0]
+            jcl_run(
+                setting, {"method": method, "length": f"{length:g}"}, seed, method=method, backbone="resnet50",
+                share=length if laptop else 1.0, epochs=100 if laptop else int(length),
+            )
+            for method, length in lengths(setting)
         ]  # fmt: skip
 
     def label(self, row: Mapping[str, str]) -> str:
@@ -62,3 +61,10 @@ class Epochs(Grid):
 
     def series(self, row: Mapping[str, str]) -> str:
         return NAMES[row["method"]]
+
+
+def lengths(setting: Setting) -> list[tuple[str, float]]:
+    """Who is trained how long; the paper has vanilla at its first length only."""
+    if setting.scale == "laptop":
+        return [(method, share) for share in SHARES for method in NAMES]
+    return [(method, epochs) for epochs in EPOCHS for method in NAMES if method != "vanilla" or epochs == EPOCHS[0]]
