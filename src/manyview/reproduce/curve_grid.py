@@ -11,7 +11,7 @@ from manyview.reproduce.recipe import Found, Recipe, Table
 from manyview.reproduce.setting import Setting
 from manyview.reproduce.store import Store
 from manyview.reproduce.training import Look, Training
-from manyview.reproduce.verdict import spread
+from manyview.reproduce.verdict import Comparison, differences, judge, spread
 
 __all__ = ["CurveGrid"]
 
@@ -25,6 +25,10 @@ class CurveGrid(Recipe):
     looking: ClassVar[float] = 10.0
     """Seconds that the looks at one run take."""
     digits: ClassVar[int] = 1
+    pairs: ClassVar[tuple[tuple[str, str], ...]]
+    """Methods of which the paper has the first above the second, all the way."""
+    unit: ClassVar[tuple[str, float]]
+    """In which differences are told, and how many of them the column's own is."""
 
     @abstractmethod
     def look(self, setting: Setting) -> Look: ...
@@ -72,10 +76,39 @@ class CurveGrid(Recipe):
                 at = self.halfway(found, imbalance, method)
                 rows.append((method, imbalance, at, spread(list(values.values()), self.digits), seeds))
         header = ("", "imbalance", f"{self.column}, halfway", f"{self.column}, at the end", "seeds")
-        return [Table("Mean ± standard deviation over seeds", header, tuple(rows))]
+        curves = Table("Mean ± standard deviation over seeds", header, tuple(rows))
+        return [curves, differences(*self.compared(found), self.unit[0])]
+
+    def verdict(self, found: Found) -> str:
+        return judge(*self.compared(found))
+
+    def compared(self, found: Found) -> tuple[list[Comparison], dict[str, dict[int, float]]]:
+        """The pairs at every checkpoint after the start, and the values there, by name and seed. Checkpoints are
+        counted, as those of methods with other batches lie at other steps."""
+        steps: dict[tuple[str, str, str], list[int]] = {}
+        for row in sorted(found[""], key=lambda row: int(row["step"])):
+            if int(row["step"]):
+                steps.setdefault((row["method"], row["imbalance"], row["seed"]), []).append(int(row["step"]))
+        values: dict[str, dict[int, float]] = {}
+        for row in found[""]:
+            mine = steps.get((row["method"], row["imbalance"], row["seed"]), [])
+            if int(row["step"]) in mine:
+                name = at(row["method"], row["imbalance"], 1 + mine.index(int(row["step"])))
+                values.setdefault(name, {})[int(row["seed"])] = self.unit[1] * float(row[self.column])
+        asked = [
+            Comparison(at(first, imbalance, number), at(second, imbalance, number))
+            for imbalance in self.imbalances
+            for number in range(1, 1 + max(map(len, steps.values()), default=0))
+            for first, second in self.pairs
+        ]
+        return asked, values
 
     def halfway(self, found: Found, imbalance: str, method: str) -> str:
         mine: list[Row] = [r for r in found[""] if (r["imbalance"], r["method"]) == (imbalance, method)]
         steps = sorted({int(row["step"]) for row in mine})
         middle = str(steps[len(steps) // 2])
         return spread([float(row[self.column]) for row in mine if row["step"] == middle], self.digits)
+
+
+def at(method: str, imbalance: str, number: int) -> str:
+    return f"{method}{'' if imbalance == 'none' else f', {imbalance}'}, checkpoint {number}"

@@ -6,18 +6,11 @@ from manyview.evaluate import Linear, LinearAdam
 from manyview.reproduce.curve_grid import CurveGrid
 from manyview.reproduce.looks import AccuracyCurve
 from manyview.reproduce.plots import curves, figure
-from manyview.reproduce.recipe import Found, Table
+from manyview.reproduce.recipe import Found
 from manyview.reproduce.setting import Setting
 from manyview.reproduce.training import Look
-from manyview.reproduce.verdict import Comparison, differences, judge
 
 __all__ = ["Efficiency"]
-
-ASKED = (
-    Comparison("CACR (K = 4)", "CMC (K = 4)"),
-    Comparison("CACR (K = 4)", "CL"),
-    Comparison("CACR (K = 1)", "CL"),
-)
 
 
 class Efficiency(CurveGrid):
@@ -34,6 +27,8 @@ class Efficiency(CurveGrid):
     paper_setup = "CIFAR-10, AlexNet, 200 epochs (C.1)"
     column = "linear"
     looking = 180.0
+    pairs = (("CACR (K = 4)", "CMC (K = 4)"), ("CACR (K = 4)", "CL"), ("CACR (K = 1)", "CL"))
+    unit = ("points of linear accuracy", 1.0)
 
     def columns(self, table: str = "") -> tuple[str, ...]:
         return ("method", "imbalance", "seed", "steps", "step", "epoch", "linear", "seconds")
@@ -45,10 +40,3 @@ class Efficiency(CurveGrid):
         made, [axes] = figure()
         curves(axes, self.lines(found, "none"), x=self.axis(found), y="linear accuracy, %")
         return made
-
-    def tables(self, found: Found) -> list[Table]:
-        ends = differences(ASKED, self.at_end(found, "none"), "points of linear accuracy, at the end")
-        return [*super().tables(found), ends]
-
-    def verdict(self, found: Found) -> str:
-        return judge(ASKED, self.at_end(found, "none"))
