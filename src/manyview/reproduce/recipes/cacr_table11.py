@@ -1,6 +1,6 @@
 """CACR, Table 11: without one conditional distribution, or both."""
 
-from manyview.reproduce.cacr_grid import CacrGrid
+from manyview.reproduce.cacr_grid import SHARPER, SHARPER_REMARK, VARIANTS_REMARK, CacrGrid
 from manyview.reproduce.job import Job
 from manyview.reproduce.setting import Setting
 from manyview.reproduce.verdict import Comparison
@@ -22,6 +22,7 @@ class Without(CacrGrid):
     title = "CACR (K = 4) without its conditional distributions"
     claim = "Without π⁺ a little is lost, without π⁻ seven points, without both a little more."
     expectation = "π⁻ matters as much as in the paper; π⁺ too little to be seen in so short a run."
+    remarks = f"{VARIANTS_REMARK} {SHARPER_REMARK}"
     variables = ("variant",)
     paper = PAPER_FIGURES
     comparisons = (
@@ -32,4 +33,4 @@ class Without(CacrGrid):
     )
 
     def runs(self, setting: Setting, seed: int) -> list[Job]:
-        return [self.variant(setting, {"variant": name}, seed, *flags) for name, flags in VARIANTS.items()]
+        return [self.variant(setting, {"variant": name}, seed, *SHARPER, *flags) for name, flags in VARIANTS.items()]

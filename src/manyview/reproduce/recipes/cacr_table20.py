@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from manyview.reproduce.cacr_grid import CacrGrid
+from manyview.reproduce.cacr_grid import SHARPER, SHARPER_REMARK, VARIANTS_REMARK, CacrGrid
 from manyview.reproduce.job import Job
 from manyview.reproduce.setting import Setting
 from manyview.reproduce.verdict import Comparison
@@ -22,6 +22,7 @@ class Costs(CacrGrid):
     title = "CACR with the Euclidean and with the RBF cost"
     claim = "Both costs achieve comparable accuracy."
     expectation = "The same, within a point or two."
+    remarks = f"{VARIANTS_REMARK} {SHARPER_REMARK}"
     variables = ("k", "cost")
     paper = PAPER_FIGURES
     comparisons = (
@@ -33,8 +34,8 @@ class Costs(CacrGrid):
         # The Euclidean cost is the default: without the flag it is the very run that other recipes need.
         flags = {"euclidean": (), "rbf": ("--cost", "rbf")}
         return [
-            self.variant(setting, {"k": str(k), "cost": cost}, seed, *words, k=k)
-            for k in (1, 4)
+            self.variant(setting, {"k": str(k), "cost": cost}, seed, *own, *words, k=k)
+            for k, own in ((1, ()), (4, SHARPER))
             for cost, words in flags.items()
         ]
 
