@@ -13,6 +13,7 @@ from manyview.errors import UserError
 from manyview.flags import parse_config
 from manyview.methods import find as find_method
 from manyview.reproduce import RECIPES, Scale, Setting, find, write_results
+from manyview.reproduce.curve_grid import CurveGrid
 from manyview.reproduce.grid import Grid
 from manyview.reproduce.job import Job, Row
 from manyview.reproduce.present import png
@@ -134,13 +135,20 @@ def test_recipes_share_their_runs() -> None:
         )
     ]
     assert len(set(wanted)) == 1
-    ablations = [
+    sharper = [
         next(job.identity for job in trainings(RECIPES[name], "laptop") if job.keys.items() >= keys.items())
         for name, keys in (
             ("cacr-table11", {"variant": "CACR"}),
+            ("cacr-table13", {"k": "4", "t_neg": "2.0"}),
+            ("cacr-table20", {"k": "4", "cost": "euclidean"}),
+        )
+    ]
+    assert len(set(sharper)) == 1
+    ablations = [
+        next(job.identity for job in trainings(RECIPES[name], "laptop") if job.keys.items() >= keys.items())
+        for name, keys in (
             ("cacr-table12", {"t_pos": "1"}),
             ("cacr-table13", {"k": "4", "t_neg": "0.9"}),
-            ("cacr-table20", {"k": "4", "cost": "euclidean"}),
             ("cacr-fig3", {"method": "CACR (K = 4)", "imbalance": "none"}),
             ("cacr-fig9", {"k": "4"}),
         )
@@ -173,6 +181,11 @@ def test_a_search_draws_the_same_for_all_and_takes_the_best_of_each(tmp_path: Pa
                   for method in ("moco-v2", "vanilla", "jcl")]  # fmt: skip
         assert values[0] == values[1] == values[2]
         assert len(set(values[0])) > 1
+    keys = {method: [job.words[job.words.index("--keys") + 1] for job in trials if job.keys["method"] == method]
+            for method in ("vanilla", "jcl")}  # fmt: skip
+    assert keys["vanilla"] == keys["jcl"]
+    cost = {number: job.seconds for number, job in zip(keys["jcl"], trials[2::3], strict=True)}
+    assert cost["3"] < cost["5"] < cost["8"]
     for job in trials:
         best = job.keys["method"] == "jcl" and job.keys["trial"] == "4"
         row = {**job.keys, "knn": "1", "linear": "50" if best else "40", "seconds": "1"}
@@ -209,6 +222,26 @@ def test_what_is_compared_follows_the_scale_and_the_papers_figures() -> None:
     asked = {(each.first, each.second) for each in table2.compared(found)[0]}
     assert ("HN-CL, linear", "CACR (K = 1), linear") in asked  # 80.51 and 80.46
     assert ("CACR (K = 1)", "HN-CL") in asked
+
+
+def test_curves_are_compared_at_every_checkpoint() -> None:
+    recipe = RECIPES["cacr-fig10"]
+    assert isinstance(recipe, CurveGrid)
+    ahead_at_the_end = {"CACR (K = 4)": ("0", "40", "40", "50"), "CL": ("0", "45", "40", "45")}
+    rows = [
+        {"method": method, "imbalance": "none", "seed": str(seed), "step": step, "linear": f"{float(linear) + seed}"}
+        for method, curve in ahead_at_the_end.items()
+        for seed in (0, 1, 2)
+        # A method of other batches has its checkpoints at other steps.
+        for step, linear in zip(("0", "1", "2", "3") if method == "CL" else ("0", "5", "10", "15"), curve, strict=True)
+    ]
+    found = Found({"": rows}, Setting("laptop", "CIFAR", (0, 1, 2)))
+    differ = {row[0]: row[2] for row in recipe.tables(found)[1].rows}
+    assert differ == {
+        f"CACR (K = 4), checkpoint {number} − CL, checkpoint {number}": f"{value} [{value}, {value}]"
+        for number, value in ((1, "−5.0"), (2, "+0.0"), (3, "+5.0"))
+    }
+    assert recipe.verdict(found).startswith("Mixed: of 3 differences 1 is clearly as the paper has them, 1 clearly")
 
 
 def test_what_costs_nothing_is_not_compared() -> None:
