@@ -12,10 +12,11 @@ from rich.console import Console
 from manyview.atomic import replacing
 from manyview.flags import open_training, parse_run, saved_config
 from manyview.methods import find
-from manyview.pretrain import pretrain, resume
+from manyview.pretrain import pretrain, report, resume
 from manyview.report.facts import read_facts
 from manyview.reproduce.job import Job, Row
 from manyview.reproduce.setting import Setting
+from manyview.setup import build_augment
 
 __all__ = ["WATCH_AT_END", "Look", "Training"]
 
@@ -51,10 +52,14 @@ class Training(Job):
         carry_on(self.words, run, setting, console)
         found: list[Row] = [dict(self.keys)]
         spent = read_facts(run).seconds or 0.0
+        fresh = any(not kept_at(look, directory / "looks").exists() for look in self.looks)
         for look in self.looks:
             rows, seconds = looked_at(look, run, setting, directory / "looks")
             found = [{**row, **more} for row in found for more in rows]
             spent += seconds
+        if fresh:  # its page was written at the end of the training, without the evaluations
+            method, config = saved_config(run)
+            report(run, open_training(method, config), build_augment(method, config), console)
         return [{**row, "seconds": f"{spent:.0f}"} for row in found]
 
 
@@ -75,7 +80,7 @@ def carry_on(words: tuple[str, ...], run: Path, setting: Setting, console: Conso
 
 def looked_at(look: Look, run: Path, setting: Setting, kept: Path) -> tuple[list[Row], float]:
     """What the look finds, and the seconds that it took; kept, so that another recipe need not look again."""
-    path = kept / f"{look.name}.json"
+    path = kept_at(look, kept)
     if not path.exists():
         start = time.perf_counter()
         rows = look(run, setting)
@@ -83,3 +88,7 @@ def looked_at(look: Look, run: Path, setting: Setting, kept: Path) -> tuple[list
             file.write(json.dumps({"rows": rows, "seconds": round(time.perf_counter() - start, 3)}).encode())
     record = json.loads(path.read_text(encoding="utf-8"))
     return record["rows"], record["seconds"]
+
+
+def kept_at(look: Look, kept: Path) -> Path:
+    return kept / f"{look.name}.json"
