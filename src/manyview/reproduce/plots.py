@@ -108,12 +108,26 @@ def bars(
 
 
 def histograms(
-    axes: Axes, counts: Mapping[str, Sequence[tuple[float, float]]], *, step: float, x: str, title: str
+    axes: Axes,
+    counts: Mapping[str, Sequence[tuple[float, float]]],
+    *,
+    step: float,
+    x: str,
+    title: str,
+    outlines: Mapping[str, Sequence[Sequence[tuple[float, float]]]],
 ) -> None:
-    """Shares of images by the low edges of their bins, one outline for each name."""
+    """Shares of images by the low edges of their bins: an area for each name, and thin `outlines` of its parts."""
     for number, (name, bins) in enumerate(counts.items()):
-        total = sum(count for _, count in bins) or 1
-        left, share = [low for low, _ in bins], [100 * count / total for _, count in bins]
-        axes.bar(left, share, width=step, align="edge", color=COLOURS[number], alpha=0.55, label=name)
+        left, share = _shares(bins)
+        axes.bar(left, share, width=step, align="edge", color=COLOURS[number], alpha=0.45, label=name)
+        for part in outlines[name]:
+            left, share = _shares(part)
+            middles = [low + step / 2 for low in left]
+            axes.plot(middles, share, color=COLOURS[number], linewidth=0.7, drawstyle="steps-mid")
     axes.set(xlabel=x, ylabel="share of the images, %", title=title)
     axes.legend(frameon=False, fontsize=8)
+
+
+def _shares(bins: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
+    total = sum(count for _, count in bins) or 1
+    return [low for low, _ in bins], [100 * count / total for _, count in bins]

@@ -11,10 +11,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from manyview import counter
-from manyview.data import Source
+from manyview.data import Source, open_source
 from manyview.diagnose import positive_similarity
 from manyview.diagnose.embeddings import separation
 from manyview.encoders import FrozenEncoder, load
+from manyview.errors import UserError
 from manyview.flags import saved_config
 from manyview.reproduce.job import Row
 from manyview.reproduce.looks import tested_images
@@ -42,15 +43,18 @@ class Spread:
     """Counts of images by the low edges of bins of similarity and of variance."""
 
     images: int
+    """Fewer, where there are fewer test images."""
     views: int = 32
+    training: bool = False
+    """From the training images, of which there must be as many."""
 
     @property
     def name(self) -> str:
-        return f"spread-{self.images}x{self.views}"
+        return f"spread-{self.images}x{self.views}{'-training' * self.training}"
 
     def __call__(self, run: Path, setting: Setting) -> list[Row]:
         _, config = saved_config(run)
-        encoder, source = load(run).to(pick_device(setting.device)), tested_images(setting)
+        encoder, source = load(run).to(pick_device(setting.device)), self.source(setting)
         plain = recipe(config.views.augment, min_crop=config.views.min_crop, normalise=False)  # the encoder does it
         augment = Augment(plain, views=self.views, size=config.views.image_size, seed=config.run.seed)
         chosen = counter.permutation(len(source), config.run.seed, _TAG)[: self.images].tolist()
@@ -68,6 +72,17 @@ class Spread:
             )
             for number, count in sorted(Counter((values / step).floor().long().tolist()).items())
         ]
+
+    def source(self, setting: Setting) -> Source:
+        if not self.training:
+            return tested_images(setting)
+        source = open_source(setting.train)
+        if len(source) < self.images:
+            raise UserError(
+                f"--data {setting.data} has {len(source):,} training images, and {self.images:,} are to be looked at: "
+                "name a larger set"
+            )
+        return source
 
 
 @torch.no_grad()
