@@ -4,6 +4,7 @@ import csv
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tyro
 
@@ -13,6 +14,7 @@ from manyview.errors import UserError
 from manyview.flags import parse_config
 from manyview.methods import find as find_method
 from manyview.reproduce import RECIPES, Scale, Setting, find, write_results
+from manyview.reproduce.closeup import TILES
 from manyview.reproduce.curve_grid import CurveGrid
 from manyview.reproduce.grid import Grid
 from manyview.reproduce.job import Job, Row
@@ -242,6 +244,18 @@ def test_curves_are_compared_at_every_checkpoint() -> None:
         for number, value in ((1, "−5.0"), (2, "+0.0"), (3, "+5.0"))
     }
     assert recipe.verdict(found).startswith("Mixed: of 3 differences 1 is clearly as the paper has them, 1 clearly")
+
+
+def test_weights_of_a_query_stand_beside_its_own_pictures(tmp_path: Path) -> None:
+    recipe, setting = RECIPES["cacr-fig6"], Setting("laptop", "CIFAR", (0, 1))
+    jobs = recipe.jobs(setting, Store(tmp_path, recipe.name))
+    rows = [row for number, job in enumerate(jobs) for row in made_up(recipe, job, number)]
+    places = tuple(tmp_path / str(seed) for seed in setting.seeds)
+    for place, pictures in reversed(list(zip(places, (13, 0), strict=True))):  # the second seed's are there first
+        place.mkdir()
+        np.savez(place / TILES, tiles=np.zeros((13, 3, 4, 4), dtype=np.uint8))
+        figure = recipe.draw(Found({"": rows}, setting, places))
+        assert sum(bool(axes.images) for axes in figure.axes) == pictures
 
 
 def test_what_costs_nothing_is_not_compared() -> None:

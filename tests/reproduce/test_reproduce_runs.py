@@ -25,7 +25,9 @@ from manyview.reproduce.job import Job, Row, alone, place
 from manyview.reproduce.looks import Accuracy, AccuracyCurve, EntropyCurve, HeldOut
 from manyview.reproduce.runner import Clock, carry_out
 from manyview.reproduce.setting import Setting
+from manyview.reproduce.spread import Spread
 from manyview.reproduce.store import Store
+from manyview.reproduce.training import Training
 from manyview.reproduce.verdict import Comparison
 
 ROLES = {"query": 1, "positive": 4, "negative": 23}
@@ -93,8 +95,18 @@ def look_at_the_run(data: str, run: Path) -> None:
     points = Map(size=24)(run, setting)
     roles = Counter((row["step"], row["role"]) for row in points)
     assert roles == {(step, role): n for step in ("1", "3", "4") for role, n in ROLES.items()}
+    assert Map(epochs=(0, 20)).times(run) == {1, 4}  # of 6 steps in an epoch the run took 4
     [held_out] = HeldOut()(run, setting)
     assert 0 <= float(held_out["linear"]) <= 100
+    with pytest.raises(UserError, match="has 48 training images, and 64 are to be looked at"):
+        Spread(64, training=True)(run, setting)
+    page = run / "report.html"
+    (run / "evaluations.json").unlink()  # those of above
+    for expected in (True, False):
+        page.write_text("the page at the end of the training")
+        job = Training({}, words=("cacr",), looks=(Accuracy((Knn(),)),), seconds=1.0)
+        job.perform(run.parent, setting, Console(file=io.StringIO()))
+        assert ("Accuracy on test images" in page.read_text(encoding="utf-8")) == expected  # once
 
 
 def test_an_interrupted_recipe_goes_on_and_redoes_nothing(data: str, tmp_path: Path) -> None:

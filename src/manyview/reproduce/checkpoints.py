@@ -1,6 +1,6 @@
 """The encoder of a run, with its head, as it was at each of the checkpoints that were kept."""
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 
 from manyview import checkpoint
@@ -9,18 +9,28 @@ from manyview.encoders import Encoder, build_encoder
 from manyview.flags import saved_config
 from manyview.methods import Method
 
-__all__ = ["encoders_of", "last_encoder"]
+__all__ = ["encoders_of", "last_encoder", "steps_of"]
 
 
-def encoders_of(run: Path) -> Iterator[tuple[int, Encoder]]:
-    """(steps taken, encoder in eval mode), from the first to the last."""
+def steps_of(run: Path) -> list[int]:
+    """Of its checkpoints, ascending."""
+    return [_step(path) for path in sorted((run / "checkpoints").glob("step-*.pt"))]
+
+
+def encoders_of(run: Path, steps: Container[int] | None = None) -> Iterator[tuple[int, Encoder]]:
+    """(steps taken, encoder in eval mode), from the first to the last; only these `steps`, where some are named."""
     method, config = saved_config(run)
     for path in sorted((run / "checkpoints").glob("step-*.pt")):
-        yield _encoder(path, method, config)
+        if steps is None or _step(path) in steps:
+            yield _encoder(path, method, config)
 
 
 def last_encoder(run: Path) -> Encoder:
     return _encoder(checkpoint.latest(run / "checkpoints"), *saved_config(run))[1]
+
+
+def _step(path: Path) -> int:
+    return int(path.stem.removeprefix("step-"))
 
 
 def _encoder(path: Path, method: type[Method], config: AnyConfig) -> tuple[int, Encoder]:

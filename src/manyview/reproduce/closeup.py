@@ -13,7 +13,7 @@ from manyview.atomic import replacing
 from manyview.diagnose.watch import VIEWS
 from manyview.encoders import Encoder
 from manyview.flags import saved_config
-from manyview.reproduce.checkpoints import encoders_of, last_encoder
+from manyview.reproduce.checkpoints import encoders_of, last_encoder, steps_of
 from manyview.reproduce.job import Row
 from manyview.reproduce.looks import place_in_run, tested_images
 from manyview.reproduce.setting import Setting
@@ -84,16 +84,17 @@ class Weights:
 
 @dataclass(frozen=True)
 class Map:
-    """The batch in the plane by t-SNE, with the query in the middle, early, halfway and at the end of the training."""
+    """The batch in the plane by t-SNE, with the query in the middle, at three times of the training."""
 
     size: int = 128
+    epochs: tuple[int, ...] = ()
+    """At the checkpoints nearest to these; without any at the first, halfway and at the end."""
     name: str = "map"
 
     def __call__(self, run: Path, setting: Setting) -> list[Row]:
         batch = batch_of(run, setting, self.size)
-        kept = [each for each in encoders_of(run) if each[0] > 0]
         rows = []
-        for step, encoder in (kept[0], kept[len(kept) // 2], kept[-1]):
+        for step, encoder in encoders_of(run, self.times(run)):
             points, near, far = batch.distances(encoder)
             plane = TSNE(perplexity=min(30.0, (len(points) - 1) / 3), init="pca", random_state=0).fit_transform(
                 points.double().numpy()
@@ -112,3 +113,11 @@ class Map:
                 for role, (x, y), distance in zip(roles, plane.tolist(), distances, strict=True)
             ]
         return rows
+
+    def times(self, run: Path) -> set[int]:
+        """The steps of these checkpoints; the one before the first step is none of them."""
+        kept = [step for step in steps_of(run) if step > 0]
+        if not self.epochs:
+            return {kept[0], kept[len(kept) // 2], kept[-1]}
+        epoch = {step: float(place_in_run(run, step)["epoch"]) for step in kept}
+        return {min(kept, key=lambda step: abs(epoch[step] - asked)) for asked in self.epochs}

@@ -104,11 +104,13 @@ def cacr_run(
     batch: int | None = None,
     looks: tuple[Look, ...] | None = None,
     augment: str = "cifar",
+    points: int = PAPER_POINTS,
 ) -> Training:
     """One run in the set-up of C.1, or at equal cost on a laptop: as many views in each step, whatever the method.
 
     `changes` are flags and values instead of the member's own. With a `batch` the laptop's runs encode half as many
-    views in all, and their learning rate follows the batch. Some checkpoints on the way stay, for curves.
+    views in all, and their learning rate follows the batch. Some checkpoints on the way stay, for curves: `points`
+    of them at the paper's scale.
     """
     steps = CACR_STEPS if batch is None else CACR_STEPS * ENCODED // (2 * member.views * batch)
     length = budget(setting, steps=steps, epochs=200)
@@ -122,7 +124,7 @@ def cacr_run(
         flags += kept(max(1, length.count // POINTS), POINTS)
     else:
         flags += [] if batch is None else ["--batch-size", str(batch)]
-        flags += ["--preset", "paper-cifar", *kept(spaced(length, member.views), PAPER_POINTS)]
+        flags += ["--preset", "paper-cifar", *kept(spaced(length, member.views, points), points)]
     return Training(
         {**columns, "seed": str(seed), "steps": length.steps},
         words=(member.method, "--views", str(member.views), *flags, *length.words),
@@ -137,10 +139,10 @@ def changed(flags: Sequence[str], changes: Sequence[str]) -> list[str]:
     return [word for pair in values.items() for word in pair]
 
 
-def spaced(length: Budget, views: int) -> int:
+def spaced(length: Budget, views: int, points: int) -> int:
     """Steps between the checkpoints of a run of the paper's length."""
     batch = 768 if views == 2 else 128
-    return max(1, length.count * (CIFAR // batch) // PAPER_POINTS)
+    return max(1, length.count * (CIFAR // batch) // points)
 
 
 def kept(every: int, points: int) -> list[str]:

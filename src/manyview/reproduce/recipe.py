@@ -25,7 +25,8 @@ class Table:
 
 @dataclass(frozen=True)
 class Found:
-    """The rows of finished jobs, by the recipe's table, and where these jobs worked, where that is at hand."""
+    """The rows of finished jobs, by the recipe's table, and where these jobs worked, in the same order, where that is
+    at hand."""
 
     rows: dict[str, list[Row]]
     setting: Setting

@@ -57,9 +57,9 @@ class WeightsOfAQuery(Recipe):
         positives, negatives = (self.weights(found, role) for role in ("positive", "negative"))
         named = ["query", *(f"π⁺ {weight:.3f}" for weight in positives)]
         named += [f"π⁻ {weight:.4f}" for weight in (*negatives[:SHOWN], *negatives[-SHOWN:])]
-        tiles = next((path / TILES for path in found.places if (path / TILES).exists()), None)
-        if tiles is not None:
-            with np.load(tiles, allow_pickle=False) as file:
+        tiles = [path / TILES for path in found.places[:1]]  # that of the rows that come first, whose weights these are
+        if tiles and tiles[0].exists():
+            with np.load(tiles[0], allow_pickle=False) as file:
                 for column, (tile, name) in enumerate(zip(file["tiles"], named, strict=False)):
                     axes = made.add_subplot(grid[0, column])
                     axes.imshow(tile.transpose(1, 2, 0), interpolation="nearest")
