@@ -18,7 +18,7 @@ from manyview.reproduce.closeup import TILES
 from manyview.reproduce.curve_grid import CurveGrid
 from manyview.reproduce.grid import Grid
 from manyview.reproduce.job import Job, Row
-from manyview.reproduce.present import png
+from manyview.reproduce.present import png, titled
 from manyview.reproduce.recipe import Found, Recipe
 from manyview.reproduce.recipes.cacr_table2 import Imbalance
 from manyview.reproduce.results import sections
@@ -97,7 +97,11 @@ def test_figures_tables_and_verdict_come_from_rows_alone(name: str, tmp_path: Pa
                 store.add(job, recipe.columns(job.table), made_up(recipe, job, number))
     found = recipe.found(recipe.jobs(setting, store), store, setting)
     assert sum(map(len, found.rows.values())) >= len(recipe.jobs(setting, store))
-    assert png(recipe.draw(found)).startswith(b"\x89PNG")
+    figure = titled(recipe, found)
+    assert png(figure).startswith(b"\x89PNG")
+    title = figure.get_suptitle()
+    assert ("least to most" in title) == (name not in {"cacr-fig6", "cacr-fig7", "jcl-fig3"})
+    assert max(map(len, title.splitlines())) < 16 * figure.get_figwidth()
     tables = recipe.tables(found)
     assert all(len(row) == len(table.header) for table in tables for row in table.rows)
     assert any(table.rows for table in tables)

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
-__all__ = ["COLOURS", "Curve", "bars", "curves", "figure", "histograms"]
+__all__ = ["COLOURS", "Curve", "bars", "curves", "figure", "histograms", "legend"]
 
 COLOURS = ("#3b7ddd", "#e0862f", "#2f9e63", "#b04a9a", "#c93c37", "#6b6f76", "#8a6d3b", "#17899a")
+MARKERS = "osD^vP*X"
+DASHES = ("-", "--", "-.", ":")  # each thinner than the one before, so that lines that coincide stay visible
 PAPER = "#9aa0a8"
+TICKS = 12  # so many values of x are all named
 
 
 @dataclass(frozen=True)
@@ -49,31 +51,24 @@ def curves(
         colour, values = COLOURS[number % len(COLOURS)], sorted(curve.points)
         at = [where[value] for value in values]
         means = [statistics.mean(curve.points[value]) for value in values]
-        axes.plot(at, means, color=colour, marker="o", markersize=4, label=curve.name)
+        turn = number % len(DASHES)
+        axes.plot(at, means, color=colour, marker=MARKERS[number % len(MARKERS)], markersize=8 - 1.5 * turn,
+                  linestyle=DASHES[turn], linewidth=3 - 0.6 * turn, label=curve.name)  # fmt: skip
         low, high = ([pick(curve.points[value]) for value in values] for pick in (min, max))
         axes.fill_between(at, low, high, color=colour, alpha=0.18, linewidth=0)
-    if evenly:
-        axes.set_xticks(range(len(places)), [f"{value:g}" for value in places])
-    elif all(value.is_integer() for value in places):
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if evenly or len(places) <= TICKS:
+        axes.set_xticks([where[value] for value in places], [f"{value:.4g}" for value in places])
     axes.set(xlabel=x, ylabel=y, title=title)
     if paper:
-        _paper_points(axes, paper, where)
+        right = _papers_axis(axes, y)
+        for number, (name, points) in enumerate(paper.items()):
+            known = [value for value in sorted(points) if value in where]
+            at, values = [where[value] for value in known], [points[value] for value in known]
+            right.plot(at, values, color=PAPER, marker=MARKERS[number], markersize=4, linestyle=":")
+            if len(paper) > 1 and known:
+                right.annotate(name, (at[0], values[0]), (4, 5), textcoords="offset points", fontsize=7, color=PAPER)
     if len(found) > 1:
-        axes.legend(frameon=False, fontsize=8)
-
-
-def _paper_points(axes: Axes, paper: Mapping[str, Mapping[float, float]], where: Mapping[float, float]) -> None:
-    right = axes.twinx()
-    right.spines["top"].set_visible(False)
-    right.tick_params(colors=PAPER)
-    right.set_ylabel("the paper's", color=PAPER)
-    for marker, (name, points) in zip("sD^vP*", paper.items(), strict=False):
-        known = [value for value in sorted(points) if value in where]
-        places, values = [where[value] for value in known], [points[value] for value in known]
-        right.plot(places, values, color=PAPER, marker=marker, markersize=4, linestyle=":")
-        if len(paper) > 1 and known:
-            right.annotate(name, (places[0], values[0]), (4, 5), textcoords="offset points", fontsize=7, color=PAPER)
+        legend(axes)
 
 
 def bars(
@@ -83,28 +78,42 @@ def bars(
     y: str,
     paper: Mapping[str, Mapping[str, float]] | None = None,
 ) -> None:
-    """A dot for the mean of each set-up with a line from the least to the most, side by side for each group; the
-    paper's values as grey squares on an axis of their own."""
+    """A dot for the mean of each set-up with a line from the least to the most, side by side for each group, which has
+    a marker of its own; the paper's values in grey on an axis of their own."""
     names = list(dict.fromkeys(name for group in groups.values() for name in group))
-    right = axes.twinx() if paper else None
+    right = _papers_axis(axes, y) if paper else None
     for number, (label, group) in enumerate(groups.items()):
-        shift = 0.16 * (number - (len(groups) - 1) / 2)
+        shift, marker = 0.16 * (number - (len(groups) - 1) / 2), MARKERS[number]
         for place, name in enumerate(names):
             values = group.get(name, ())
             if values:
                 axes.plot([place + shift] * 2, [min(values), max(values)], color=COLOURS[number], linewidth=2)
-                axes.plot([place + shift], [statistics.mean(values)], "o", color=COLOURS[number])
+                axes.plot([place + shift], [statistics.mean(values)], marker, color=COLOURS[number])
             if right is not None and paper is not None and name in paper.get(label, {}):
-                right.plot([place + shift], [paper[label][name]], "s", color=PAPER, markersize=4)
-        axes.plot([], [], "o", color=COLOURS[number], label=label)
+                right.plot([place + shift], [paper[label][name]], marker, color=PAPER, markersize=4)
+        axes.plot([], [], marker, color=COLOURS[number], label=label)
+        if paper:
+            axes.plot([], [], marker, color=PAPER, markersize=4, label=f"{label}, the paper's")
     axes.set_xticks(range(len(names)), names, rotation=20, ha="right", fontsize=8)
     axes.set(ylabel=y, xlim=(-0.6, len(names) - 0.4))
-    if right is not None:
-        right.set_ylabel("the paper's (grey)", color=PAPER)
-        right.tick_params(colors=PAPER)
-        right.spines["top"].set_visible(False)
     if len(groups) > 1:
-        axes.legend(frameon=False, fontsize=8)
+        legend(axes)
+
+
+def _papers_axis(axes: Axes, y: str) -> Axes:
+    right = axes.twinx()
+    right.spines["top"].set_visible(False)
+    right.tick_params(colors=PAPER)
+    right.set_ylabel(f"the paper's {y}", color=PAPER)
+    return right
+
+
+def legend(axes: Axes) -> None:
+    """One for all panels, which show the same set-ups; below them, where it covers nothing."""
+    if not axes.figure.legends:
+        handles, labels = axes.get_legend_handles_labels()
+        axes.figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 4), frameon=False,
+                           fontsize=8)  # fmt: skip
 
 
 def histograms(
@@ -125,7 +134,8 @@ def histograms(
             middles = [low + step / 2 for low in left]
             axes.plot(middles, share, color=COLOURS[number], linewidth=0.7, drawstyle="steps-mid")
     axes.set(xlabel=x, ylabel="share of the images, %", title=title)
-    axes.legend(frameon=False, fontsize=8)
+    axes.locator_params(axis="x", nbins=5)
+    legend(axes)
 
 
 def _shares(bins: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:

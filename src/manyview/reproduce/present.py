@@ -1,6 +1,7 @@
 """What a recipe leaves behind: the figure, its numbers, and one page with everything."""
 
 import io
+import textwrap
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -11,7 +12,9 @@ from manyview.reproduce.recipe import Found, Recipe
 from manyview.reproduce.runner import Outcome
 from manyview.reproduce.store import to_csv
 
-__all__ = ["png", "write_files"]
+__all__ = ["png", "titled", "write_files"]
+
+PER_INCH = 15  # letters of the title
 
 
 def write_files(recipe: Recipe, found: Found, outcome: Outcome, out: Path, directory: Path) -> None:
@@ -30,9 +33,9 @@ def write_files(recipe: Recipe, found: Found, outcome: Outcome, out: Path, direc
 def titled(recipe: Recipe, found: Found) -> Figure:
     """The figure with what it is, as it may be looked at without the page."""
     figure, setting = recipe.draw(found), found.setting
-    seeds = f"seed {setting.seeds[0]}" if len(setting.seeds) == 1 else f"{len(setting.seeds)} seeds, least to most"
     quick = ", a try-out" if setting.quick else ""
-    figure.suptitle(f"{recipe.where}: {setting.scale}{quick}, {seeds}", fontsize=9, color="#555")
+    words = f"{recipe.where}: {setting.scale}{quick}, {recipe.shown_seeds(found)}"
+    figure.suptitle(textwrap.fill(words, int(PER_INCH * figure.get_figwidth())), fontsize=9, color="#555")
     return figure
 
 

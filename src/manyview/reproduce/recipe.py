@@ -73,6 +73,11 @@ class Recipe(ABC):
     @abstractmethod
     def draw(self, found: Found) -> Figure: ...
 
+    def shown_seeds(self, found: Found) -> str:
+        """What the figure shows of them."""
+        seeds = found.setting.seeds
+        return f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds, least to most"
+
     @abstractmethod
     def verdict(self, found: Found) -> str:
         """Whether the claim holds here, and how sure that is."""

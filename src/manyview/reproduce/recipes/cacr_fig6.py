@@ -82,6 +82,9 @@ class WeightsOfAQuery(Recipe):
             axes.spines[["top", "right"]].set_visible(False)
         return made
 
+    def shown_seeds(self, found: Found) -> str:
+        return "".join(f"seed {row['seed']}" for row in found[""][:1])
+
     def verdict(self, found: Found) -> str:
         positives, negatives = (self.weights(found, role) for role in ("positive", "negative"))
         if not positives or not negatives:

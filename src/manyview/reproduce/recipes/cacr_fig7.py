@@ -8,6 +8,7 @@ from matplotlib.patches import Circle
 from manyview.reproduce.closeup import Map
 from manyview.reproduce.families import CACR_FAMILY, cacr_run
 from manyview.reproduce.job import Job, Row
+from manyview.reproduce.plots import legend
 from manyview.reproduce.recipe import Found, Recipe, Table
 from manyview.reproduce.setting import Setting
 from manyview.reproduce.store import Store
@@ -77,12 +78,15 @@ class AroundAQuery(Recipe):
                 axes.add_patch(Circle((0, 0), T_NEG, fill=False, linestyle="--", edgecolor="black"))
                 when = f"step {step:,}" if laptop else f"epoch {float(grouped[method, step][0]['epoch']):.0f}"
                 axes.set(title=f"{method}, {when}", xlim=(-RANGE, RANGE), ylim=(-RANGE, RANGE), aspect="equal")
-        panels[0][0].legend(frameon=False, fontsize=8)
+        legend(panels[0][0])
         for axes in panels[-1]:
             axes.set_xlabel("t-SNE, first axis")
         for line in panels:
             line[0].set_ylabel("t-SNE, second axis")
         return made
+
+    def shown_seeds(self, found: Found) -> str:
+        return "".join(f"seed {row['seed']}" for row in found[""][:1])
 
     def verdict(self, found: Found) -> str:
         last: dict[str, list[Row]] = {}

@@ -75,6 +75,9 @@ class Distributions(Recipe):
             histograms(axes, counts, step=step, x=words, title=title, outlines=outlines)
         return made
 
+    def shown_seeds(self, found: Found) -> str:
+        return "seeds " + ", ".join(map(str, found.setting.seeds))
+
     def verdict(self, found: Found) -> str:
         means: dict[str, dict[int, float]] = {method: {} for method in NAMES}
         for seed in found.setting.seeds:
