@@ -22,7 +22,7 @@ from manyview.reproduce.present import png, titled
 from manyview.reproduce.recipe import Found, Recipe
 from manyview.reproduce.recipes.cacr_table2 import Imbalance
 from manyview.reproduce.results import sections
-from manyview.reproduce.store import Store
+from manyview.reproduce.store import IMAGES, Store
 from manyview.reproduce.training import Training
 
 ROOT = Path(__file__).parents[2]
@@ -84,6 +84,7 @@ def test_results_hold_every_key(name: str) -> None:
     recipe = RECIPES[name]
     for job in recipe.jobs(Setting("laptop", "CIFAR", (0, 1)), Store(Path("nowhere"), name)):
         assert {*job.keys, "seconds"} <= set(recipe.columns(job.table))
+        assert IMAGES not in recipe.columns(job.table)  # the store's own
         assert job.expected_seconds > 0
 
 

@@ -20,7 +20,7 @@ def test_similarity_and_variance_are_those_of_the_paper() -> None:
 
 
 def test_counts_become_samples_again() -> None:
-    rows = [{"low": "0.5", "step": "0.1", "images": "2"}, {"low": "0.6", "step": "0.1", "images": "1"}]
+    rows = [{"low": "0.5", "step": "0.1", "count": "2"}, {"low": "0.6", "step": "0.1", "count": "1"}]
     torch.testing.assert_close(samples(rows), torch.tensor([0.55, 0.55, 0.65]))
 
 

@@ -65,7 +65,7 @@ class Spread:
         similarities, variances = (torch.cat(each) for each in zip(*parts, strict=True))
         width = encoder.num_features
         return [
-            {"quantity": quantity, "low": f"{number * step:.8g}", "step": f"{step:.8g}", "images": str(count)}
+            {"quantity": quantity, "low": f"{number * step:.8g}", "step": f"{step:.8g}", "count": str(count)}
             for quantity, values, step in (
                 ("similarity", similarities, 1 / BINS),
                 ("variance", variances, 1 / (BINS * width)),
@@ -97,7 +97,7 @@ def _features(encoder: FrozenEncoder, source: Source, augment: Augment, numbers:
 def samples(rows: Sequence[Mapping[str, str]]) -> Tensor:
     """The values of all images, each at the middle of its bin."""
     middles = [float(row["low"]) + float(row["step"]) / 2 for row in rows]
-    return torch.tensor(middles).repeat_interleave(torch.tensor([int(row["images"]) for row in rows]))
+    return torch.tensor(middles).repeat_interleave(torch.tensor([int(row["count"]) for row in rows]))
 
 
 def two_sample(first: Tensor, second: Tensor) -> tuple[float, float, float]:

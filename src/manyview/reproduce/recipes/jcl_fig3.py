@@ -36,7 +36,7 @@ class Distributions(Recipe):
     paper_setup = "ImageNet-100, ResNet-18, 100 epochs; 32,768 images"
 
     def columns(self, table: str = "") -> tuple[str, ...]:
-        return ("method", "seed", "steps", "quantity", "low", "step", "images", "seconds")
+        return ("method", "seed", "steps", "quantity", "low", "step", "count", "seconds")
 
     def jobs(self, setting: Setting, store: Store) -> list[Job]:
         laptop = setting.scale == "laptop"
@@ -105,5 +105,5 @@ def merged(rows: list[Row]) -> list[tuple[float, float]]:
     """The counts of these rows together, by the low edges of their bins."""
     total: dict[float, float] = {}
     for row in rows:
-        total[float(row["low"])] = total.get(float(row["low"]), 0) + float(row["images"])
+        total[float(row["low"])] = total.get(float(row["low"]), 0) + float(row["count"])
     return sorted(total.items())
