@@ -13,9 +13,9 @@ from manyview.diagnose import estimate_mutual_information
 from manyview.reproduce.cmc_grid import REMARK, SMALL_PROBE, CmcGrid, cmc_looks, cmc_run
 from manyview.reproduce.job import Job, Row
 from manyview.reproduce.plots import figure
-from manyview.reproduce.recipe import Found
+from manyview.reproduce.recipe import Found, Table
 from manyview.reproduce.setting import Setting
-from manyview.reproduce.verdict import Comparison
+from manyview.reproduce.verdict import Comparison, spread
 from manyview.setup import some_samples
 from manyview.stack import COLOURS
 from manyview.views.colourspaces import SPLITS, split
@@ -78,6 +78,14 @@ class Information(CmcGrid):
 
     def label(self, row: Mapping[str, str]) -> str:
         return SPACES.get(row["space"], row["space"])
+
+    def tables(self, found: Found) -> list[Table]:
+        rows = [
+            (label, spread([float(row["information"]) for row in rows], 2))
+            for label, rows in self.setups(found).items()
+        ]
+        shared = Table("What the views share, by MINE", ("", "mutual information, nats"), tuple(rows))
+        return [shared, *super().tables(found)]
 
     def draw(self, found: Found) -> Figure:
         made, [axes] = figure()
