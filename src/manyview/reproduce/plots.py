@@ -92,7 +92,7 @@ def bars(
             if right is not None and paper is not None and name in paper.get(label, {}):
                 right.plot([place + shift], [paper[label][name]], marker, color=PAPER, markersize=4)
         axes.plot([], [], marker, color=COLOURS[number], label=label)
-        if paper:
+        if paper and label in paper:
             axes.plot([], [], marker, color=PAPER, markersize=4, label=f"{label}, the paper's")
     axes.set_xticks(range(len(names)), names, rotation=20, ha="right", fontsize=8)
     axes.set(ylabel=y, xlim=(-0.6, len(names) - 0.4))
