@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "Curve", "bars", "curves", "figure", "histograms", "legend"]
+__all__ = ["PALETTE", "Curve", "bars", "curves", "figure", "histograms", "legend"]
 
-COLOURS = ("#3b7ddd", "#e0862f", "#2f9e63", "#b04a9a", "#c93c37", "#6b6f76", "#8a6d3b", "#17899a")
+PALETTE = ("#3b7ddd", "#e0862f", "#2f9e63", "#b04a9a", "#c93c37", "#6b6f76", "#8a6d3b", "#17899a")
 MARKERS = "osD^vP*X"
 DASHES = ("-", "--", "-.", ":")  # each thinner than the one before, so that lines that coincide stay visible
 PAPER = "#9aa0a8"
@@ -48,7 +48,7 @@ def curves(
     places = sorted({value for curve in found for value in curve.points})
     where = {value: float(number) if evenly else value for number, value in enumerate(places)}
     for number, curve in enumerate(found):
-        colour, values = COLOURS[number % len(COLOURS)], sorted(curve.points)
+        colour, values = PALETTE[number % len(PALETTE)], sorted(curve.points)
         at = [where[value] for value in values]
         means = [statistics.mean(curve.points[value]) for value in values]
         turn = number % len(DASHES)
@@ -87,11 +87,11 @@ def bars(
         for place, name in enumerate(names):
             values = group.get(name, ())
             if values:
-                axes.plot([place + shift] * 2, [min(values), max(values)], color=COLOURS[number], linewidth=2)
-                axes.plot([place + shift], [statistics.mean(values)], marker, color=COLOURS[number])
+                axes.plot([place + shift] * 2, [min(values), max(values)], color=PALETTE[number], linewidth=2)
+                axes.plot([place + shift], [statistics.mean(values)], marker, color=PALETTE[number])
             if right is not None and paper is not None and name in paper.get(label, {}):
                 right.plot([place + shift], [paper[label][name]], marker, color=PAPER, markersize=4)
-        axes.plot([], [], marker, color=COLOURS[number], label=label)
+        axes.plot([], [], marker, color=PALETTE[number], label=label)
         if paper and label in paper:
             axes.plot([], [], marker, color=PAPER, markersize=4, label=f"{label}, the paper's")
     axes.set_xticks(range(len(names)), names, rotation=20, ha="right", fontsize=8)
@@ -128,11 +128,11 @@ def histograms(
     """Shares of images by the low edges of their bins: an area for each name, and thin `outlines` of its parts."""
     for number, (name, bins) in enumerate(counts.items()):
         left, share = _shares(bins)
-        axes.bar(left, share, width=step, align="edge", color=COLOURS[number], alpha=0.45, label=name)
+        axes.bar(left, share, width=step, align="edge", color=PALETTE[number], alpha=0.45, label=name)
         for part in outlines[name]:
             left, share = _shares(part)
             middles = [low + step / 2 for low in left]
-            axes.plot(middles, share, color=COLOURS[number], linewidth=0.7, drawstyle="steps-mid")
+            axes.plot(middles, share, color=PALETTE[number], linewidth=0.7, drawstyle="steps-mid")
     axes.set(xlabel=x, ylabel="share of the images, %", title=title)
     axes.locator_params(axis="x", nbins=5)
     legend(axes)

@@ -7,7 +7,7 @@ from matplotlib.ticker import MaxNLocator
 from manyview.reproduce.closeup import SHOWN, TILES, Weights
 from manyview.reproduce.families import CACR_FAMILY, cacr_run
 from manyview.reproduce.job import Job
-from manyview.reproduce.plots import COLOURS
+from manyview.reproduce.plots import PALETTE
 from manyview.reproduce.recipe import Found, Recipe, Table
 from manyview.reproduce.setting import Setting
 from manyview.reproduce.store import Store
@@ -66,11 +66,11 @@ class WeightsOfAQuery(Recipe):
                     axes.set_title(name, fontsize=8)
                     axes.set_axis_off()
         for place, values, colour, words in (
-            (grid[1, :5], positives, COLOURS[0], "positives, farthest first"),
+            (grid[1, :5], positives, PALETTE[0], "positives, farthest first"),
             (
                 grid[1, 5:],
                 negatives,
-                COLOURS[4],
+                PALETTE[4],
                 f"negatives, nearest first (above: {SHOWN} of either end)",
             ),
         ):

@@ -12,7 +12,7 @@ from manyview.data import open_source
 from manyview.diagnose import estimate_mutual_information
 from manyview.reproduce.cmc_grid import REMARK, SMALL_PROBE, CmcGrid, cmc_looks, cmc_run
 from manyview.reproduce.job import Job, Row
-from manyview.reproduce.plots import COLOURS, figure, legend
+from manyview.reproduce.plots import PALETTE, figure, legend
 from manyview.reproduce.recipe import Found, Table
 from manyview.reproduce.setting import Setting
 from manyview.reproduce.verdict import Comparison, spread
@@ -91,7 +91,7 @@ class Information(CmcGrid):
         made, [axes] = figure()
         for number, (label, rows) in enumerate(self.setups(found).items()):
             x, y = ([float(row[name]) for row in rows] for name in ("information", "linear"))
-            axes.scatter(x, y, label=label, color=COLOURS[number % len(COLOURS)])
+            axes.scatter(x, y, label=label, color=PALETTE[number])
         axes.set_xlabel("mutual information of the views, by MINE, nats")
         axes.set_ylabel("linear accuracy, %")
         legend(axes)
