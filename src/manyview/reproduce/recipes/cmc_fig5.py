@@ -91,7 +91,7 @@ class Information(CmcGrid):
         made, [axes] = figure()
         for number, (label, rows) in enumerate(self.setups(found).items()):
             x, y = ([float(row[name]) for row in rows] for name in ("information", "linear"))
-            axes.scatter(x, y, label=label, color=PALETTE[number])
+            axes.scatter(x, y, label=label, color=PALETTE[number % len(PALETTE)])
         axes.set_xlabel("mutual information of the views, by MINE, nats")
         axes.set_ylabel("linear accuracy, %")
         legend(axes)
