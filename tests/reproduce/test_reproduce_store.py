@@ -8,6 +8,7 @@ from rich.console import Console
 
 from manyview.errors import UserError
 from manyview.reproduce.job import Job, Row, alone, place
+from manyview.reproduce.page import _with_code
 from manyview.reproduce.setting import Setting
 from manyview.reproduce.store import Store
 
@@ -81,3 +82,9 @@ def test_a_place_depends_on_the_work_and_the_images(tmp_path: Path) -> None:
     assert place(job, cifar, tmp_path) == place(job, Setting("laptop", "CIFAR", (0, 1)), tmp_path)
     others = [place(Fixed({"seed": "1"}), cifar, tmp_path), place(job, Setting("laptop", "scenes", (0,)), tmp_path)]
     assert len({place(job, cifar, tmp_path), *others}) == 3
+
+
+def test_names_in_the_words_of_a_recipe_are_code_on_its_page_and_nothing_else_is_markup() -> None:
+    assert _with_code("with `tiny` for <b>, at `lr 0.1`") == (
+        "with <code>tiny</code> for &lt;b&gt;, at <code>lr 0.1</code>"
+    )

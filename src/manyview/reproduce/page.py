@@ -64,7 +64,12 @@ def _table(each: Table) -> Markup:
 def _verdict(recipe: Recipe, found: Found) -> Markup:
     parts = [("The paper: ", recipe.claim), ("Expected here: ", recipe.expectation), ("Found: ", recipe.verdict(found))]
     parts += [("Set-up: ", recipe.remarks)] if recipe.remarks else []
-    return join(*(tag("p", tag("strong", start), text) for start, text in parts))
+    return join(*(tag("p", tag("strong", start), _with_code(text)) for start, text in parts))
+
+
+def _with_code(text: str) -> Markup:
+    """Recipes write names as Markdown does, for docs/RESULTS.md."""
+    return join(*(tag("code", part) if odd % 2 else part for odd, part in enumerate(text.split("`"))))
 
 
 def _diagnosis(outcome: Outcome, found: Found, out: Path) -> Markup:
