@@ -82,8 +82,8 @@ def test_hooks_are_removed_also_when_the_pass_fails() -> None:
     network = alexnet()
     layer_features(network, torch.rand(2, 2, 16, 16), ["conv1", "fc7"])
     assert hooks(network) == 0
-    with pytest.raises(ValueError, match="built for 16 px"):
-        layer_features(network, torch.rand(2, 2, 32, 32), ["conv1"])
+    with pytest.raises(UserError, match="16 px or more, not 8"):
+        layer_features(network, torch.rand(2, 2, 8, 8), ["conv1"])
     assert hooks(network) == 0
     with pytest.raises(UserError):
         layer_features(network, torch.rand(2, 2, 16, 16), ["conv1", "conv9"])
