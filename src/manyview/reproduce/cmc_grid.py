@@ -40,8 +40,8 @@ REMARK = (
     "Every run takes 600 steps of 128 of 5,000 images, so few that each meets the bank again, with `tiny` for each "
     "view, τ 0.07, 4,096 negatives, Adam with lr 0.003; classifiers are fitted on all training images. In shorter "
     "trials with {L, ab}, judged by kNN on held-out training images of CIFAR-10, SGD with lr 0.01 and 0.03 stayed "
-    "within three points of random weights, Adam with lr 0.001 and 0.003 was ten ahead of them; nothing else was "
-    "searched for, and nothing for the other rows."
+    "within three points of random weights, Adam with lr 0.001 and 0.003 was ten ahead of them (their rows "
+    "were not kept); nothing else was searched for, and nothing for the other rows."
 )
 
 

@@ -55,7 +55,9 @@ class Information(CmcGrid):
     )
     expectation = "RGB shares most by far, and gives the worst representation."
     remarks = (
-        f"{REMARK} Mutual information by MINE, of images reduced to 8×8 pixels. The figure's values are not printed."
+        f"{REMARK} Mutual information by MINE, of images reduced to 8×8 pixels. The figure's values are not printed. "
+        "Asked at first was also whether {H, SV} is above {R, GB}; that it need not be, as the paper's text excepts "
+        "it, was noticed when the row of {H, SV} was known, and {L, ab} above {H, SV} was asked instead."
     )
     paper_setup = "STL-10, half an AlexNet for each view, 320 epochs (E.1), all twelve splits"
     variables = ("space",)

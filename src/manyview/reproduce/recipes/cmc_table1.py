@@ -28,7 +28,8 @@ class ColourSpaces(BesideRandomGrid):
     expectation = "Splits ahead of RGB; the two colour spaces within a point of each other."
     remarks = (
         f"{REMARK} RGB is instance discrimination with the same bank: one network and half the features of two views, "
-        "so that each row has random weights beside it, and the gains over those are compared too."
+        "so that each row has random weights beside it, and the gains over those are compared too (which was "
+        "decided after seed 0)."
     )
     paper_setup = "ImageNet, ResNet-50 for each view, 200 epochs"
     variables = ("views", "encoder")

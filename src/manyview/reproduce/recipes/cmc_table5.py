@@ -27,7 +27,8 @@ class Predicting(CmcGrid):
     remarks = (
         f"{REMARK} Predictions are judged by squared differences; with their decoders they take three times as long "
         "for the same images. The paper learns on NYU Depth-V2 and judges on STL-10, another set and another task; "
-        "here both are `scenes`, whose labels are kinds of solids, which depth and normals all but show."
+        "here both are `scenes`, whose labels are kinds of solids: depth and normals all but show these, which may be "
+        "why prediction does well (a guess made afterwards, not tested)."
     )
     paper_setup = RGBD_SETUP
     variables = ("pair", "method")
