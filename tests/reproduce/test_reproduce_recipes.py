@@ -107,7 +107,14 @@ def test_figures_tables_and_verdict_come_from_rows_alone(name: str, tmp_path: Pa
     assert all(len(row) == len(table.header) for table in tables for row in table.rows)
     assert any(table.rows for table in tables)
     assert recipe.verdict(found)
-    assert not any(job.waits_for for job in recipe.jobs(setting, store))
+    done = recipe.jobs(setting, store)
+    assert not any(job.waits_for for job in done)
+    rivals = recipe.rivals(found, done)
+    assert (rivals is None) == (name in {"cacr-fig6", "cacr-table14", "cacr-table17", "cmc-table4", "jcl-memory"})
+    if rivals is not None:
+        assert rivals[0].keys["seed"] == rivals[1].keys["seed"]
+        assert rivals[0].identity != rivals[1].identity
+        assert {job.table for job in rivals} == {""}
 
 
 def made_up(recipe: Recipe, job: Job, number: int) -> list[Row]:

@@ -123,6 +123,8 @@ def test_an_interrupted_recipe_goes_on_and_redoes_nothing(data: str, tmp_path: P
     assert done.stat().st_mtime_ns == before
     [log] = jobs.glob("moco-v2*/log.txt")
     assert "resuming" in log.read_text()
+    page = (tmp_path / "quick" / "jcl-fig3" / "report.html").read_text(encoding="utf-8")
+    assert "Each of 24 images was a query among the others" in page  # the test images, by both encoders
     assert main(command) == 0  # and a third time there is nothing to do
 
 

@@ -142,7 +142,7 @@ class BesideRandomGrid(CmcGrid):
 
     def label(self, row: Mapping[str, str]) -> str:
         name = super().label(row)
-        return f"{name}, random" if row["encoder"] == RANDOM else name
+        return f"{name}, random" if row.get("encoder") == RANDOM else name  # jobs are those of trained ones
 
     def draw(self, found: Found) -> Figure:
         made, [axes] = figure()

@@ -1,6 +1,7 @@
 """Recipes that draw a number against the course of the training."""
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -8,6 +9,7 @@ from manyview.reproduce.families import CACR_FAMILY, cacr_family, cacr_run
 from manyview.reproduce.job import Job, Row
 from manyview.reproduce.plots import Curve
 from manyview.reproduce.recipe import Found, Recipe, Table
+from manyview.reproduce.rivals import of_one_seed
 from manyview.reproduce.setting import Setting
 from manyview.reproduce.store import Store
 from manyview.reproduce.training import Look, Training
@@ -81,6 +83,9 @@ class CurveGrid(Recipe):
 
     def verdict(self, found: Found) -> str:
         return judge(*self.compared(found))
+
+    def rivals(self, found: Found, done: Sequence[Job]) -> tuple[Job, Job] | None:
+        return of_one_seed(done, *self.pairs[0], lambda keys: keys["method"])
 
     def compared(self, found: Found) -> tuple[list[Comparison], dict[str, dict[int, float]]]:
         """The pairs at every checkpoint after the start, and the values there, by name and seed. Checkpoints are

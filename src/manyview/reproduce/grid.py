@@ -1,7 +1,7 @@
 """Recipes that compare accuracies of several set-ups: most of the papers' tables and half of their figures."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from matplotlib.figure import Figure
@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from manyview.reproduce.job import Job, Row
 from manyview.reproduce.plots import Curve, bars, curves, figure
 from manyview.reproduce.recipe import Found, Recipe, Table
+from manyview.reproduce.rivals import widest
 from manyview.reproduce.setting import Setting
 from manyview.reproduce.store import Store
 from manyview.reproduce.verdict import Comparison, differences, judge, spread
@@ -89,6 +90,9 @@ class Grid(Recipe):
 
     def verdict(self, found: Found) -> str:
         return judge(self.asked(found.setting), self.values(found))
+
+    def rivals(self, found: Found, done: Sequence[Job]) -> tuple[Job, Job] | None:
+        return widest(done, self.asked(found.setting), self.values(found), self.label)
 
     def values(self, found: Found) -> dict[str, dict[int, float]]:
         """Linear accuracy by set-up and seed."""

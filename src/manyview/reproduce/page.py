@@ -5,13 +5,18 @@ import os
 from pathlib import Path
 
 import manyview
+from manyview.encoders import load
 from manyview.report.document import document
 from manyview.report.markup import Markup, join, table, tag
 from manyview.report.sections.diagnosis import listed
+from manyview.report.sections.versus import versus
+from manyview.report.versus import compare
 from manyview.reproduce.diagnosis import over_runs
 from manyview.reproduce.job import Job, place
+from manyview.reproduce.looks import tested_images
 from manyview.reproduce.recipe import Found, Recipe, Table
 from manyview.reproduce.runner import FAILURE, Outcome
+from manyview.setup import pick_device
 
 __all__ = ["render"]
 
@@ -26,6 +31,7 @@ def render(recipe: Recipe, found: Found, outcome: Outcome, picture: bytes, *, ou
         ("results", "Our figures beside the paper's", join(*(_table(each) for each in recipe.tables(found)))),
         ("verdict", "Does the claim hold?", _verdict(recipe, found)),
         ("diagnosis", "Diagnosis", _diagnosis(outcome, found, out)),
+        *_neighbours(recipe, outcome, found, out),
         ("runs", "Runs", _runs(outcome, found, out, directory)),
     ]
     return document(
@@ -76,6 +82,17 @@ def _diagnosis(outcome: Outcome, found: Found, out: Path) -> Markup:
     runs = {str(job): place(job, found.setting, out) / "run" for job in outcome.jobs}
     here = {name: run for name, run in runs.items() if (run / "config.json").exists()}
     return listed(over_runs(here), f"No run of this recipe is under {out.name}: only its results are known.")
+
+
+def _neighbours(recipe: Recipe, outcome: Outcome, found: Found, out: Path) -> list[tuple[str, str, Markup]]:
+    """Two encoders on test images, where the paper compares any and both are still at hand."""
+    rivals, setting = recipe.rivals(found, outcome.done), found.setting
+    runs = [place(job, setting, out) / "run" for job in rivals or ()]
+    if rivals is None or not all((run / "encoder.safetensors").exists() for run in runs):
+        return []
+    first, second = (load(run).to(pick_device(setting.device)) for run in runs)
+    seen = compare(tested_images(setting), first, second, (str(rivals[0]), str(rivals[1])))
+    return [("versus", "Two encoders", versus(seen))]
 
 
 def _runs(outcome: Outcome, found: Found, out: Path, directory: Path) -> Markup:

@@ -1,6 +1,7 @@
 """What a recipe is: the runs that a table or figure needs, how it is drawn, and what the paper says of it."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -81,6 +82,10 @@ class Recipe(ABC):
     @abstractmethod
     def verdict(self, found: Found) -> str:
         """Whether the claim holds here, and how sure that is."""
+
+    def rivals(self, found: Found, done: Sequence[Job]) -> tuple[Job, Job] | None:
+        """Two finished jobs whose encoders the page sets side by side; None where the paper does not compare any."""
+        return None
 
     def found(self, jobs: list[Job], store: Store, setting: Setting, places: tuple[Path, ...] = ()) -> Found:
         """What the store holds of these jobs, in their order."""

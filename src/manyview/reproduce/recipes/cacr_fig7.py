@@ -1,6 +1,7 @@
 """CACR, Fig. 7: where positives and negatives lie around a query, at three times of the training."""
 
 import statistics
+from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle
@@ -10,6 +11,7 @@ from manyview.reproduce.families import CACR_FAMILY, cacr_run
 from manyview.reproduce.job import Job, Row
 from manyview.reproduce.plots import legend
 from manyview.reproduce.recipe import Found, Recipe, Table
+from manyview.reproduce.rivals import of_one_seed
 from manyview.reproduce.setting import Setting
 from manyview.reproduce.store import Store
 
@@ -46,6 +48,9 @@ class AroundAQuery(Recipe):
             for seed in setting.seeds
             for method in METHODS
         ]
+
+    def rivals(self, found: Found, done: Sequence[Job]) -> tuple[Job, Job] | None:
+        return of_one_seed(done, METHODS[1], METHODS[0], lambda keys: keys["method"])
 
     def groups(self, found: Found) -> dict[tuple[str, int], list[Row]]:
         """The points of the first seed, by method and step."""

@@ -1,6 +1,6 @@
 """CACR, Table 2: the objectives on the whole of CIFAR-10 and on uneven parts of it, each with the same trials."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
 
@@ -11,6 +11,7 @@ from manyview.reproduce.job import Job
 from manyview.reproduce.looks import HeldOut
 from manyview.reproduce.plots import bars, figure
 from manyview.reproduce.recipe import Found, Recipe, Table
+from manyview.reproduce.rivals import widest
 from manyview.reproduce.search import best
 from manyview.reproduce.setting import Setting
 from manyview.reproduce.store import Store
@@ -163,6 +164,9 @@ class Imbalance(Recipe):
                 )
         return " ".join(sentences)
 
+    def rivals(self, found: Found, done: Sequence[Job]) -> tuple[Job, Job] | None:
+        return widest(done, *self.compared(found), lambda keys: keys["method"] + uneven(keys["imbalance"]))
+
     def accuracies(self, found: Found, imbalance: str) -> dict[str, dict[int, float]]:
         """Linear, by method and seed."""
         rows = [row for row in found[""] if row["imbalance"] == imbalance]
@@ -182,7 +186,7 @@ class Imbalance(Recipe):
         pairs: list[tuple[str, str]] = []
         whole = self.accuracies(found, "none")
         for number, imbalance in enumerate(IMBALANCES):
-            where = f", {imbalance}" if number else ""
+            where = uneven(imbalance)
             accuracies = self.accuracies(found, imbalance)
             for method, figures in PAPER.items():
                 mine, lost = method + where, f"loss of {method}{where}"
@@ -196,6 +200,11 @@ class Imbalance(Recipe):
                 pairs += [(f"loss of {rival}{where}", loss) for rival in ("CL", "HN-CL", "CMC (K = 4)")]
         ordered = [sorted(pair, key=theirs.__getitem__) for pair in pairs]
         return [Comparison(above, below) for below, above in ordered], values
+
+
+def uneven(imbalance: str) -> str:
+    """How a method on such a part is called."""
+    return "" if imbalance == "none" else f", {imbalance}"
 
 
 def costless(losses: Mapping[str, Difference]) -> bool:

@@ -1,7 +1,10 @@
 """CMC, Table 4: after learning with all pairs of views, every single view is a good one."""
 
+from collections.abc import Sequence
+
 from manyview.reproduce.cmc_grid import REMARK, RGBD_SETUP, SMALL_PROBE, BesideRandom, BesideRandomGrid, rgbd_run
 from manyview.reproduce.job import Job
+from manyview.reproduce.recipe import Found
 from manyview.reproduce.setting import Setting
 from manyview.reproduce.verdict import Comparison
 
@@ -28,3 +31,6 @@ class EveryView(BesideRandomGrid):
     def runs(self, setting: Setting, seed: int) -> list[Job]:
         looks = (BesideRandom(tuple((view,) for view in VIEWS), SMALL_PROBE),)
         return [rgbd_run(setting, {}, seed, ",".join(VIEWS), "--graph", "full", looks=looks)]
+
+    def rivals(self, found: Found, done: Sequence[Job]) -> tuple[Job, Job] | None:
+        return None  # each seed has one run

@@ -1,11 +1,14 @@
 """JCL, Fig. 3: how similar the features of an image's views are, and how much they vary."""
 
+from collections.abc import Sequence
+
 from matplotlib.figure import Figure
 
 from manyview.reproduce.families import jcl_run
 from manyview.reproduce.job import Job, Row
 from manyview.reproduce.plots import figure, histograms
 from manyview.reproduce.recipe import Found, Recipe, Table
+from manyview.reproduce.rivals import of_one_seed
 from manyview.reproduce.setting import Setting
 from manyview.reproduce.spread import Spread, samples, two_sample
 from manyview.reproduce.store import Store
@@ -95,6 +98,9 @@ class Distributions(Recipe):
             f"{difference.seeds} seed{'s' * (difference.seeds > 1)}: {difference}. D of a seed: {min(apart):.3f} to "
             f"{max(apart):.3f}."
         )
+
+    def rivals(self, found: Found, done: Sequence[Job]) -> tuple[Job, Job] | None:
+        return of_one_seed(done, "jcl", "moco-v2", lambda keys: keys["method"])
 
     def rows_of(self, found: Found, method: str, quantity: str, seed: int | None = None) -> list[Row]:
         asked = {"method": method, "quantity": quantity} | ({} if seed is None else {"seed": str(seed)})

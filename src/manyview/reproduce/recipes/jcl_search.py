@@ -1,5 +1,7 @@
 """JCL against vanilla multi-key contrast and MoCo v2, each at its best of the same search."""
 
+from collections.abc import Sequence
+
 from matplotlib.figure import Figure
 
 from manyview.reproduce.families import jcl_run
@@ -10,6 +12,7 @@ from manyview.reproduce.plots import bars, figure
 from manyview.reproduce.recipe import Found, Recipe, Table
 from manyview.reproduce.recipes.jcl_epochs import NAMES as AT_FIVE
 from manyview.reproduce.recipes.jcl_epochs import PAPER_FIGURES
+from manyview.reproduce.rivals import widest
 from manyview.reproduce.search import Space, best
 from manyview.reproduce.setting import Setting
 from manyview.reproduce.store import Store
@@ -122,6 +125,9 @@ class Search(Recipe):
 
     def verdict(self, found: Found) -> str:
         return judge(COMPARISONS, self.values(found))
+
+    def rivals(self, found: Found, done: Sequence[Job]) -> tuple[Job, Job] | None:
+        return widest(done, COMPARISONS, self.values(found), lambda keys: NAMES[keys["method"]])
 
     def values(self, found: Found) -> dict[str, dict[int, float]]:
         return {name: by_seed(self.of(found, method), "linear") for method, name in NAMES.items()}
