@@ -11,11 +11,11 @@ import manyview
 
 ROOT = Path(manyview.__file__).parent
 LEAVES = {"atomic", "counter", "errors", "stack"}
-FOUNDATION = {"objectives", "views", "encoders", "data", "distributed", "checkpoint"}
+FOUNDATION = {"objectives", "views", "encoders", "data", "distributed", "checkpoint", "run_files"}
 # What each room may import besides itself and the leaves; rooms not named may import anything but cli.
 ALLOWED: dict[str, set[str]] = {
     **{room: set() for room in LEAVES | FOUNDATION},
-    "encoders": {"distributed", "views"},  # keys are shuffled across ranks; some encoders see colours apart
+    "encoders": {"distributed", "run_files", "views"},  # keys are shuffled across ranks; some see colours apart
     "negatives": {"distributed", "objectives"},
     "config": {"encoders"},
     "methods": FOUNDATION | {"negatives", "config"},

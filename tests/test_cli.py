@@ -93,7 +93,7 @@ def test_mistakes_cost_one_line_each(capsys: pytest.CaptureFixture[str], tmp_pat
     assert "choose one of knn" in error(capsys, "evaluate", "nn")
     assert "does not exist" in error(capsys, "pretrain", "jcl", "--data", str(tmp_path / "none"), *out)
     assert "no images" in error(capsys, "pretrain", "jcl", "--data", str(tmp_path / "empty"), *out)
-    assert "is no run directory" in error(capsys, "resume", str(tmp_path / "empty"))
+    assert "is not a run directory" in error(capsys, "resume", str(tmp_path / "empty"))
     assert "resume" in error(capsys, "evaluate", "knn", str(tmp_path / "empty"), "--data", "scenes:64")
     assert "--config" in error(
         capsys, "pretrain", "jcl", "--config", str(tmp_path / "none.toml"), "--data", "scenes:64", *out

@@ -9,7 +9,7 @@ import torch
 from manyview.atomic import replacing
 from manyview.errors import UserError
 
-__all__ = ["latest", "load", "save"]
+__all__ = ["kept", "latest", "load", "save"]
 
 
 def save(directory: Path, step: int, state: dict[str, Any], *, keep: int) -> Path:
@@ -21,15 +21,20 @@ def save(directory: Path, step: int, state: dict[str, Any], *, keep: int) -> Pat
     link.unlink(missing_ok=True)
     link.symlink_to(path.name)
     os.replace(link, directory / "latest.pt")
-    for old in sorted(directory.glob("step-*.pt"))[:-keep]:
+    for old in kept(directory)[:-keep]:
         if old != path:
             old.unlink()
     return path
 
 
+def kept(directory: Path) -> list[Path]:
+    """Those that are there, from the oldest to the newest."""
+    return sorted(directory.glob("step-*.pt"))
+
+
 def latest(directory: Path) -> Path:
     """The newest checkpoint; `latest.pt` is the same one, by a name that scripts can rely on."""
-    paths = sorted(directory.glob("step-*.pt"))
+    paths = kept(directory)
     if not paths:
         raise UserError(f"{directory} holds no checkpoint: start the run with `manyview pretrain`")
     return paths[-1]

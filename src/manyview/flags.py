@@ -16,7 +16,7 @@ from manyview.data.missing import Incomplete
 from manyview.data.scenes import Scenes
 from manyview.errors import UserError
 from manyview.methods import Method, find
-from manyview.pretrain import read_facts
+from manyview.run_files import CONFIG, read_config
 
 __all__ = ["file_flags", "open_training", "parse_config", "parse_run", "saved_config"]
 
@@ -116,11 +116,11 @@ def flags(values: dict[str, Any]) -> list[str]:
 
 def saved_config(run: Path) -> tuple[type[Method], AnyConfig]:
     """Method and configuration of a run directory, through the same parser as flags: the file may have been edited."""
-    facts = read_facts(run)
+    facts = read_config(run)
     try:
         method, values = find(facts["method"]), dict(facts["config"])
         values["run"] = {**values["run"], "out": str(run)}
         blank = RunConfig(out=tyro.MISSING), DataConfig(data=tyro.MISSING)
         return method, parse_config(method, flags(values), presets.paper(method, *blank))
     except (KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{run / 'config.json'} is damaged ({error!r}): restore it from a backup") from error
+        raise UserError(f"{run / CONFIG} is damaged ({error!r}): restore it from a backup") from error

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch.utils.tensorboard import SummaryWriter
 
 from manyview.atomic import replacing
+from manyview.run_files import METRICS, TENSORBOARD
 
 __all__ = ["Log"]
 
@@ -21,10 +22,10 @@ class Log:
 
     def __init__(self, run: Path, console: Console, *, start: int, steps: int, every: int) -> None:
         self.console, self.start, self.steps, self.every = console, start, steps, every
-        path = run / "metrics.jsonl"
+        path = run / METRICS
         _truncate(path, start)
         self.file = open(path, "a", encoding="utf-8")  # noqa: SIM115 - closed in __exit__
-        self.board = SummaryWriter(str(run / "tensorboard"), purge_step=start)
+        self.board = SummaryWriter(str(run / TENSORBOARD), purge_step=start)
         self.progress = Progress(
             TextColumn("step"),
             MofNCompleteColumn(),

@@ -28,11 +28,12 @@ from manyview.evaluate import knn_accuracy
 from manyview.loggers import Log
 from manyview.methods import Method
 from manyview.report import beside, collect, write_report
+from manyview.run_files import CHECKPOINTS, CONFIG, ENCODER, UNREADABLE, read_config
 from manyview.setup import Parts, build
 from manyview.train import NotFinite, train
 from manyview.views import Augment
 
-__all__ = ["Stopped", "pretrain", "read_facts", "report", "resume"]
+__all__ = ["Stopped", "pretrain", "report", "resume"]
 
 # A resumed run may differ in these: they decide where and how fast it runs, not what it computes.
 FREE = {"out", "config", "preset", "device", "compile", "checkpoint_every", "keep", "log_every", "data", "workers"}
@@ -53,7 +54,7 @@ def pretrain(kind: type[Method], config: AnyConfig, source: Source, console: Con
     writes = distributed.rank() == 0
     # Rank 0 looks for all: by the time another one did, the directory might have been filled by this very start.
     ours = distributed.anyone(writes and begun_by_this_launch(run))
-    if ours and distributed.anyone(writes and any((run / "checkpoints").glob("step-*.pt"))):
+    if ours and distributed.anyone(writes and bool(checkpoint.kept(run / CHECKPOINTS))):
         return resume(run, kind, config, source, console)
     if not ours and distributed.anyone(writes and run.exists() and (not run.is_dir() or any(run.iterdir()))):
         raise UserError(f"--out {run} is not empty: go on with `manyview resume {run}`, or name a new directory")
@@ -69,7 +70,7 @@ def pretrain(kind: type[Method], config: AnyConfig, source: Source, console: Con
             "contrast": None if parts.contrast is None else parts.contrast.describe(),
             "environment": environment(parts.device),
         }
-        with replacing(run / "config.json") as file:
+        with replacing(run / CONFIG) as file:
             file.write(json.dumps(facts, indent=2).encode() + b"\n")
         announce(kind, config, source, parts, console)
         save(run, config, parts, step=0)
@@ -79,15 +80,15 @@ def pretrain(kind: type[Method], config: AnyConfig, source: Source, console: Con
 def begun_by_this_launch(run: Path) -> bool:
     """Whether this process belongs to the `torchrun` that made the directory: then nobody else's run is in it."""
     here = distributed.launch()
-    return here is not None and (run / "config.json").exists() and read_facts(run).get("launch") == here
+    return here is not None and (run / CONFIG).exists() and read_config(run).get("launch") == here
 
 
 def resume(run: Path, kind: type[Method], config: AnyConfig, source: Source, console: Console) -> Path:
     """Carries an interrupted run on, exactly where its last checkpoint left it."""
-    path = checkpoint.latest(run / "checkpoints")
+    path = checkpoint.latest(run / CHECKPOINTS)
     state = checkpoint.load(path)
     refuse_other(json.loads(state["config"]), plain(config), path)  # first: the configuration also chooses samples
-    facts = read_facts(run)
+    facts = read_config(run)
     if source.fingerprint != facts["data"]["fingerprint"]:
         raise UserError(
             f"--data {config.data.data} is not what {run} was trained on ({len(source)} samples, fingerprint "
@@ -120,7 +121,7 @@ def finish(run: Path, config: AnyConfig, source: Source, parts: Parts, *, start:
     )
     steps = train(
         parts.method,
-        listing_unreadable(loader, source, run / "unreadable.txt"),
+        listing_unreadable(loader, source, run / UNREADABLE),
         parts.augment,
         parts.optimizer,
         parts.schedule,
@@ -156,14 +157,14 @@ def finish(run: Path, config: AnyConfig, source: Source, parts: Parts, *, start:
         except NotFinite as error:
             if log is not None:
                 log.write_broken(error.step)
-            last = checkpoint.latest(run / "checkpoints")
+            last = checkpoint.latest(run / CHECKPOINTS)
             raise UserError(
                 f"{error} (samples {error.index}); the last good checkpoint is {last}: start anew with a lower --lr"
                 f"{', with --precision bf16' * (config.optim.precision == 'fp16')}, or with --clip-grad 1"
             ) from error
     if writes:
         save_backbone(
-            run / "encoder.safetensors",
+            run / ENCODER,
             parts.method.encoder,
             image_size=config.views.image_size,
             mean=parts.augment.mean,
@@ -194,9 +195,9 @@ def report(
     if source is not None and against is not None:
         with console.status("comparing neighbours"):
             versus = beside(run, against, source)
-    if source is not None and augment is not None and (run / "encoder.safetensors").exists():
+    if source is not None and augment is not None and (run / ENCODER).exists():
         encoder = load(run)
-        seed = int(read_facts(run)["config"]["run"]["seed"])
+        seed = int(read_config(run)["config"]["run"]["seed"])
         with console.status("drawing the report"):
             pictures = collect(source, augment, encoder, random_like(encoder, seed))
     return write_report(run, pictures, versus=versus)
@@ -210,7 +211,7 @@ def save(run: Path, config: AnyConfig, parts: Parts, *, step: int) -> None:
         "scaler": parts.scaler.state_dict(),
         "config": json.dumps(plain(config)),
     }
-    checkpoint.save(run / "checkpoints", step, state, keep=config.run.keep)
+    checkpoint.save(run / CHECKPOINTS, step, state, keep=config.run.keep)
 
 
 def refuse_other(saved: dict[str, Any], given: dict[str, Any], path: Path) -> None:
@@ -267,19 +268,6 @@ def deferred_signals() -> Iterator[list[int]]:
     finally:
         for kind, handler in before.items():
             signal.signal(kind, handler)
-
-
-def read_facts(run: Path) -> dict[str, Any]:
-    path = run / "config.json"
-    try:
-        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise UserError(
-            f"{run} is no run directory (no config.json): name one that `manyview pretrain` made"
-        ) from error
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read ({error}): restore it from a backup") from error
-    return facts
 
 
 def environment(device: torch.device) -> dict[str, str | int]:

@@ -29,13 +29,13 @@ from manyview.encoders.encoder import Encoder, at_least_float32
 from manyview.encoders.layers import find_layers, layer_features
 from manyview.encoders.towers import Towers
 from manyview.errors import UserError
+from manyview.run_files import ENCODER
 from manyview.stack import channels_of
 from manyview.views.named import named_views, planes_of
 
 __all__ = ["Card", "Format", "FrozenEncoder", "export", "load", "random_like", "save_backbone"]
 
 Format = Literal["safetensors", "timm", "torchvision"]
-FILE = "encoder.safetensors"
 VERSION = 1
 LARGEST_IMAGE = 4096
 MOST_CHANNELS = 1024
@@ -265,10 +265,12 @@ def _locate(path: Path) -> Path:
     if path.is_file():
         return path
     if not path.exists():
-        raise UserError(f"{path} does not exist: give a run directory or an {FILE} file")
-    if not (path / FILE).is_file():
-        raise UserError(f"{path} holds no {FILE}: a run writes it at its end; finish it with `manyview resume {path}`")
-    return path / FILE
+        raise UserError(f"{path} does not exist: give a run directory or an {ENCODER} file")
+    if not (path / ENCODER).is_file():
+        raise UserError(
+            f"{path} holds no {ENCODER}: a run writes it at its end; finish it with `manyview resume {path}`"
+        )
+    return path / ENCODER
 
 
 def _read(file: Path) -> tuple[dict[str, Tensor], Card]:

@@ -12,6 +12,7 @@ from manyview.data.source import Source
 from manyview.encoders import FrozenEncoder
 from manyview.errors import UserError
 from manyview.evaluate.features import Features, extract
+from manyview.run_files import EVALUATIONS
 
 __all__ = ["Record", "append_record", "embed", "read_records"]
 
@@ -25,13 +26,13 @@ def append_record(run: str | Path, record: Record) -> None:
     replaced."""
     # Older records have no layer and no views.
     others = [old for old in read_records(run) if any(old.get(key) != record.get(key) for key in IDENTITY)]
-    with replacing(Path(run) / "evaluations.json") as file:
+    with replacing(Path(run) / EVALUATIONS) as file:
         file.write(json.dumps([*others, record], indent=2, ensure_ascii=False).encode() + b"\n")
 
 
 def read_records(run: str | Path) -> list[Record]:
     """The evaluations of a run, newest last; none when it was never evaluated."""
-    path = Path(run) / "evaluations.json"
+    path = Path(run) / EVALUATIONS
     if not path.exists():
         return []
     try:

@@ -8,6 +8,7 @@ from manyview.report.facts import read_facts
 from manyview.report.page import render
 from manyview.report.pictures import Geometry, Neighbourhood, Pictures, Sample, SampleViews, collect
 from manyview.report.versus import Agreement, Versus, beside, compare
+from manyview.run_files import PAGE
 
 __all__ = [
     "Agreement",
@@ -35,7 +36,7 @@ def write_report(
     comes from `compare` or `beside`.
     """
     page = render(read_facts(run), pictures, missing, versus)
-    path = run / "report.html"
+    path = run / PAGE
     with replacing(path) as file:
         file.write(page.encode())
     return path

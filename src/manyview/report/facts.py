@@ -11,6 +11,7 @@ from manyview.diagnose import CONTRAST
 from manyview.errors import UserError
 from manyview.evaluate import PROTOCOLS
 from manyview.methods import METHODS, Chance
+from manyview.run_files import ENCODER, EVALUATIONS, METRICS, UNREADABLE, read_config
 
 __all__ = ["Comparison", "Facts", "Series", "number", "read_facts"]
 
@@ -100,7 +101,7 @@ class Facts:
 
 
 def read_facts(run: Path) -> Facts:
-    config = _config(run)
+    config = read_config(run)
     return Facts(
         path=run,
         method=str(config.get("method", "?")),
@@ -110,10 +111,10 @@ def read_facts(run: Path) -> Facts:
         data=_mapping(config.get("data")),
         contrast=_mapping(config.get("contrast")),
         environment=_mapping(config.get("environment")),
-        metrics=_metrics(run / "metrics.jsonl"),
-        comparisons=_comparisons(run / "evaluations.json"),
-        unreadable=_unreadable(run / "unreadable.txt"),
-        finished=(run / "encoder.safetensors").is_file(),
+        metrics=_metrics(run / METRICS),
+        comparisons=_comparisons(run / EVALUATIONS),
+        unreadable=_unreadable(run / UNREADABLE),
+        finished=(run / ENCODER).is_file(),
     )
 
 
@@ -121,18 +122,6 @@ def number(value: object) -> float | None:
     """`value` if it is a finite number: JSON may also hold NaN, text or true where a number belongs."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return float(value) if is_number else None  # type: ignore[arg-type]
-
-
-def _config(run: Path) -> dict[str, Any]:
-    path = run / "config.json"
-    if not path.is_file():
-        raise UserError(
-            f"{run} is not a run directory (it holds no config.json): give the --out of a `manyview pretrain`"
-        )
-    config = _json(path)
-    if not isinstance(config, dict):
-        raise UserError(f"{path} is not the config.json of a run: give the --out of a `manyview pretrain`")
-    return config
 
 
 def _metrics(path: Path) -> tuple[dict[str, Any], ...]:

@@ -12,6 +12,7 @@ from manyview.evaluate.features import extract
 from manyview.evaluate.score import bootstrap
 from manyview.report.facts import Facts, read_facts
 from manyview.report.pictures import Neighbourhood, nearest_others, neighbourhood, one_of_each_class, shuffled
+from manyview.run_files import CONFIG, ENCODER
 
 __all__ = ["Agreement", "Versus", "agreement", "beside", "common_share", "compare"]
 
@@ -45,14 +46,14 @@ class Versus:
 
 def beside(run: Path, against: Path, source: Source) -> Versus:
     """The encoder of a run beside that of another run, or of a file, on images of `source`, the data of the first."""
-    if against.resolve() in (run.resolve(), (run / "encoder.safetensors").resolve()):
+    if against.resolve() in (run.resolve(), (run / ENCODER).resolve()):
         raise UserError(f"--against {against} is the encoder of {run} itself: name another run")
     here = load(run)
     try:
         there = load(against)
     except UserError as error:
         raise UserError(f"--against: {error}") from error
-    first, second = read_facts(run), read_facts(against) if (against / "config.json").is_file() else None
+    first, second = read_facts(run), read_facts(against) if (against / CONFIG).is_file() else None
     remark = ""
     if second is None:
         remark = "What the other encoder was trained on is not known."

@@ -18,6 +18,7 @@ from manyview.reproduce.results import write_results
 from manyview.reproduce.runner import TRACEBACK, Outcome, carry_out, duration
 from manyview.reproduce.setting import Scale, Setting
 from manyview.reproduce.store import Store
+from manyview.run_files import PAGE
 
 __all__ = ["RECIPES", "Outcome", "Scale", "Setting", "find", "list_recipes", "reproduce", "write_results"]
 
@@ -55,7 +56,7 @@ def reproduce(recipe: Recipe, setting: Setting, out: Path, results: Path, consol
         ) from stop
     places = tuple(place(job, setting, out) for job in outcome.done)
     found = recipe.found(outcome.jobs, store, setting, places)
-    page = out / f"{recipe.name}{setting.suffix}" / "report.html"
+    page = out / f"{recipe.name}{setting.suffix}" / PAGE
     if outcome.done:
         write_files(recipe, found, outcome, out, page.parent)
         for table in recipe.tables(found):

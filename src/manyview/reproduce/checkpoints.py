@@ -8,25 +8,26 @@ from manyview.config import AnyConfig
 from manyview.encoders import Encoder, build_encoder
 from manyview.flags import saved_config
 from manyview.methods import Method
+from manyview.run_files import CHECKPOINTS
 
 __all__ = ["encoders_of", "last_encoder", "steps_of"]
 
 
 def steps_of(run: Path) -> list[int]:
     """Of its checkpoints, ascending."""
-    return [_step(path) for path in sorted((run / "checkpoints").glob("step-*.pt"))]
+    return [_step(path) for path in checkpoint.kept(run / CHECKPOINTS)]
 
 
 def encoders_of(run: Path, steps: Container[int] | None = None) -> Iterator[tuple[int, Encoder]]:
     """(steps taken, encoder in eval mode), from the first to the last; only these `steps`, where some are named."""
     method, config = saved_config(run)
-    for path in sorted((run / "checkpoints").glob("step-*.pt")):
+    for path in checkpoint.kept(run / CHECKPOINTS):
         if steps is None or _step(path) in steps:
             yield _encoder(path, method, config)
 
 
 def last_encoder(run: Path) -> Encoder:
-    return _encoder(checkpoint.latest(run / "checkpoints"), *saved_config(run))[1]
+    return _encoder(checkpoint.latest(run / CHECKPOINTS), *saved_config(run))[1]
 
 
 def _step(path: Path) -> int:

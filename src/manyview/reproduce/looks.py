@@ -1,6 +1,5 @@
 """What recipes measure on finished runs: accuracies, and how they and the contrast grew."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from manyview.flags import saved_config
 from manyview.reproduce.checkpoints import encoders_of
 from manyview.reproduce.job import Row
 from manyview.reproduce.setting import Setting
+from manyview.run_files import read_config
 from manyview.setup import build_augment, pick_device
 
 __all__ = ["Accuracy", "AccuracyCurve", "EntropyCurve", "HeldOut", "place_in_run", "tested_images"]
@@ -116,7 +116,7 @@ def tested_images(setting: Setting) -> Source:
 
 def place_in_run(run: Path, step: int) -> Row:
     """The place in the run, in optimizer steps and in passes over its images."""
-    facts = json.loads((run / "config.json").read_text(encoding="utf-8"))
+    facts = read_config(run)
     per_epoch = facts["data"]["samples"] // facts["config"]["optim"]["batch_size"]
     return {"step": str(step), "epoch": f"{step / per_epoch:.3f}"}
 

@@ -16,6 +16,7 @@ from manyview.reproduce.job import Job, place
 from manyview.reproduce.looks import tested_images
 from manyview.reproduce.recipe import Found, Recipe, Table
 from manyview.reproduce.runner import FAILURE, Outcome
+from manyview.run_files import CONFIG, ENCODER, PAGE
 from manyview.setup import pick_device
 
 __all__ = ["render"]
@@ -80,7 +81,7 @@ def _with_code(text: str) -> Markup:
 
 def _diagnosis(outcome: Outcome, found: Found, out: Path) -> Markup:
     runs = {str(job): place(job, found.setting, out) / "run" for job in outcome.jobs}
-    here = {name: run for name, run in runs.items() if (run / "config.json").exists()}
+    here = {name: run for name, run in runs.items() if (run / CONFIG).exists()}
     return listed(over_runs(here), f"No run of this recipe is under {out.name}: only its results are known.")
 
 
@@ -88,7 +89,7 @@ def _neighbours(recipe: Recipe, outcome: Outcome, found: Found, out: Path) -> li
     """Two encoders on test images, where the paper compares any and both are still at hand."""
     rivals, setting = recipe.rivals(found, outcome.done), found.setting
     runs = [place(job, setting, out) / "run" for job in rivals or ()]
-    if rivals is None or not all((run / "encoder.safetensors").exists() for run in runs):
+    if rivals is None or not all((run / ENCODER).exists() for run in runs):
         return []
     first, second = (load(run).to(pick_device(setting.device)) for run in runs)
     seen = compare(tested_images(setting), first, second, (str(rivals[0]), str(rivals[1])))
@@ -112,7 +113,7 @@ def _state(job: Job, outcome: Outcome) -> str:
 
 
 def _link(where: Path, directory: Path) -> str:
-    for name, words in ((FAILURE, "why it failed"), ("run/report.html", "its page")):
+    for name, words in ((FAILURE, "why it failed"), (f"run/{PAGE}", "its page")):
         if (where / name).exists():
             return tag("a", words, href=Path(os.path.relpath(where / name, directory)).as_posix())
     return "–"

@@ -11,6 +11,7 @@ from manyview.reproduce.page import render
 from manyview.reproduce.recipe import Found, Recipe
 from manyview.reproduce.runner import Outcome
 from manyview.reproduce.store import to_csv
+from manyview.run_files import PAGE
 
 __all__ = ["png", "titled", "write_files"]
 
@@ -24,7 +25,7 @@ def write_files(recipe: Recipe, found: Found, outcome: Outcome, out: Path, direc
     for table, rows in found.rows.items():
         name = f"figure-{table}.csv" if table else "figure.csv"
         files[name] = to_csv(recipe.columns(table), rows).encode()
-    files["report.html"] = render(recipe, found, outcome, picture, out=out, directory=directory).encode()
+    files[PAGE] = render(recipe, found, outcome, picture, out=out, directory=directory).encode()
     for name, content in files.items():
         with replacing(directory / name) as file:
             file.write(content)

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from rich.console import Console
 
+from manyview import checkpoint
 from manyview.atomic import replacing
 from manyview.flags import open_training, parse_run, saved_config
 from manyview.methods import find
@@ -16,6 +17,7 @@ from manyview.pretrain import pretrain, report, resume
 from manyview.report.facts import read_facts
 from manyview.reproduce.job import Job, Row
 from manyview.reproduce.setting import Setting
+from manyview.run_files import CHECKPOINTS, ENCODER, PAGE
 from manyview.setup import build_augment
 
 __all__ = ["WATCH_AT_END", "Look", "Training"]
@@ -65,9 +67,9 @@ class Training(Job):
 
 def carry_on(words: tuple[str, ...], run: Path, setting: Setting, console: Console) -> None:
     """Starts the run, goes on with it where it was interrupted, or leaves it alone when it is done."""
-    if all((run / name).exists() for name in ("encoder.safetensors", "report.html")):
+    if all((run / name).exists() for name in (ENCODER, PAGE)):
         return
-    if any((run / "checkpoints").glob("step-*.pt")):
+    if checkpoint.kept(run / CHECKPOINTS):
         method, config = saved_config(run)
         resume(run, method, config, open_training(method, config), console)
         return
