@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -220,6 +221,17 @@ def test_the_learning_rate_at_the_end() -> None:
     assert level("Learning rate", facts(rows(lr=0.03))) == "look"
     assert level("Learning rate", facts(rows(lr=[step / 1000 for step in range(STEPS)]))) == "bad"
     assert found("Learning rate", facts(rows(lr=0.03), finished=False)) is None
+
+
+@pytest.mark.parametrize(
+    ("schedule", "advice"), [("constant", "use --schedule cosine"), ("step", "--milestones"), ("cosine", "more steps")]
+)
+def test_a_rate_that_stays_high_is_advised_by_its_schedule(schedule: str, advice: str) -> None:
+    known = facts(rows(lr=0.03))
+    known = replace(known, config={**known.config, "optim": {"schedule": schedule}})
+    finding = found("Learning rate", known)
+    assert finding is not None
+    assert advice in finding.advice
 
 
 def test_knn_that_falls_during_the_run() -> None:

@@ -61,4 +61,8 @@ def learning_rate(facts: Facts) -> Finding | None:
     if rates[-1] > rates[-2]:
         advice = "Use fewer --warmup-epochs or train longer."
         return Finding("bad", "Learning rate", f"{text} It was still rising.", advice)
-    return Finding("look", "Learning rate", text, "Weights settle when it falls: use --schedule cosine.")
+    advice = {
+        "step": "add later --milestones or use a smaller --decay, or --schedule cosine",
+        "cosine": "train for more steps",
+    }.get(facts.setting("optim", "schedule"), "use --schedule cosine")
+    return Finding("look", "Learning rate", text, f"Weights settle when it falls: {advice}.")
