@@ -10,10 +10,11 @@ from torch import Tensor, nn
 from manyview.encoders.backbones import Norm, Stem, build_backbone, feature_width
 from manyview.encoders.towers import TowerHeads, Towers
 from manyview.errors import UserError
+from manyview.precision import at_least_float32
 from manyview.stack import channels_of
 from manyview.views.named import named_views, planes_of
 
-__all__ = ["Encoder", "EncoderConfig", "at_least_float32", "build_encoder"]
+__all__ = ["Encoder", "EncoderConfig", "build_encoder"]
 
 
 @dataclass(frozen=True)
@@ -93,11 +94,6 @@ def build_encoder(config: EncoderConfig, *, image_size: int | None = None, in_ch
     if image_size is not None:
         _try_size(config.backbone, backbone, image_size, in_channels)
     return Encoder(backbone, config, in_channels=in_channels, image_size=image_size)
-
-
-def at_least_float32(x: Tensor) -> Tensor:
-    """Half precision is raised to float32; float64 stays."""
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 def _head(kind: Literal["linear", "mlp"], features: int, dim: int) -> nn.Module:

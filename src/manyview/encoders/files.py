@@ -25,10 +25,11 @@ from manyview.encoders.backbones import (
     own_size,
     takes_any_size,
 )
-from manyview.encoders.encoder import Encoder, at_least_float32
+from manyview.encoders.encoder import Encoder
 from manyview.encoders.layers import find_layers, layer_features
 from manyview.encoders.towers import Towers
 from manyview.errors import UserError
+from manyview.precision import at_least_float32
 from manyview.run_files import ENCODER
 from manyview.stack import channels_of
 from manyview.views.named import named_views, planes_of

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from manyview import distributed
 from manyview.config import OptimConfig, ViewConfig
 from manyview.encoders import Encoder, EncoderConfig, Towers, layer_features, with_layers
-from manyview.encoders.encoder import at_least_float32
 from manyview.errors import UserError
 from manyview.methods.base import Paper, ViewBatch
 from manyview.methods.view_graph import GraphConfig, Seen, ViewGraph
 from manyview.objectives import info_nce, patch_scores
+from manyview.precision import at_least_float32
 from manyview.views.patches import strided
 
 __all__ = ["CMCPatch", "CMCPatchConfig"]

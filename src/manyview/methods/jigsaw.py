@@ -7,9 +7,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from manyview.encoders import Encoder, Towers
-from manyview.encoders.encoder import at_least_float32
 from manyview.methods.base import ViewBatch
 from manyview.methods.view_graph import GraphConfig, ViewGraph
+from manyview.precision import at_least_float32
 from manyview.views.patches import CELLS, GRID, Jigsaw
 
 __all__ = ["Branched", "BranchedConfig"]

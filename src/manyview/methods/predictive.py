@@ -7,11 +7,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from manyview.encoders import Encoder, Towers
-from manyview.encoders.encoder import at_least_float32
 from manyview.errors import UserError
 from manyview.methods.base import ViewBatch
 from manyview.methods.cmc import CMC
 from manyview.methods.view_graph import GraphConfig, ViewGraph
+from manyview.precision import at_least_float32
 
 __all__ = ["Predictive", "PredictiveConfig"]
 

@@ -7,7 +7,7 @@ from torch.nn import functional as F
 from manyview import counter, distributed
 from manyview.negatives.drawn import drawn_similarity
 from manyview.objectives import similarity
-from manyview.objectives.rows import at_least_float32
+from manyview.precision import at_least_float32
 
 __all__ = ["MemoryBank"]
 

@@ -11,13 +11,13 @@ from torch import Tensor
 
 from manyview.objectives.rows import (
     Reduction,
-    at_least_float32,
     finite_counts,
     log_mean_exp,
     log_sum_exp,
     reduced,
     soft_mean,
 )
+from manyview.precision import at_least_float32
 
 __all__ = ["attraction", "cacr", "conditional_entropy", "max_conditional_entropy", "mutual_information", "repulsion"]
 

@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from manyview.objectives.rows import Reduction, at_least_float32, log_sum_exp, reduced
+from manyview.objectives.rows import Reduction, log_sum_exp, reduced
+from manyview.precision import at_least_float32
 
 __all__ = ["info_nce", "jcl"]
 

@@ -4,7 +4,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from manyview.objectives.rows import Reduction, at_least_float32, finite_counts, log_sum_exp, reduced, soft_plus_sum
+from manyview.objectives.rows import Reduction, finite_counts, log_sum_exp, reduced, soft_plus_sum
+from manyview.precision import at_least_float32
 
 __all__ = ["nce", "normaliser"]
 

@@ -10,7 +10,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from manyview.objectives.rows import Reduction, at_least_float32, log_sum_exp, reduced, similarity
+from manyview.objectives.rows import Reduction, log_sum_exp, reduced, similarity
+from manyview.precision import at_least_float32
 
 __all__ = ["cmc_full_graph", "mv_dhel", "mv_infonce", "nt_xent", "pvc"]
 

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from manyview.precision import at_least_float32
+
 __all__ = [
     "Reduction",
-    "at_least_float32",
     "finite_counts",
     "log_mean_exp",
     "log_sum_exp",
@@ -180,10 +181,6 @@ def log_mean_exp(terms: Tensor, count: Tensor) -> Tensor:
     """log(Σ exp(terms) / count), one number for all `terms` (N,); 0 if there is nothing to count."""
     total = log_sum_exp(terms.unsqueeze(0), scale=1.0).squeeze(0)
     return (total - count.to(total.dtype).log()).masked_fill(count == 0, 0.0)
-
-
-def at_least_float32(x: Tensor) -> Tensor:
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 def reduced(loss: Tensor, reduction: Reduction) -> Tensor:
