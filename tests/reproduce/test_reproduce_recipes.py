@@ -188,8 +188,12 @@ def test_a_search_draws_the_same_for_all_and_takes_the_best_of_each(tmp_path: Pa
     setting = Setting("laptop", "CIFAR", (1, 2))
     jobs = [job for job in recipe.jobs(setting, store) if isinstance(job, Training)]
     trials = [job for job in jobs if job.table == "trials"]
-    assert (len(trials), len(jobs) - len(trials)) == (18, 6)
-    assert all(job.waits_for for job in jobs if not job.table)
+    waiting = [job for job in jobs if not job.table]
+    first = [job for job in jobs if job.table == "optimizers"]
+    assert [len(each) for each in (first, trials, waiting)] == [10, 18, 6]
+    assert {job.words[0] for job in first} == {"moco-v2"}
+    assert len({job.identity for job in first}) == 10
+    assert all(job.waits_for for job in waiting)
     for flag in ("--lr", "--temperature", "--momentum", "--queue-size", "--min-crop"):
         values = [[job.words[job.words.index(flag) + 1] for job in trials if job.keys["method"] == method]
                   for method in ("moco-v2", "vanilla", "jcl")]  # fmt: skip

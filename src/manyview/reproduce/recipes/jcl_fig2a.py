@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from manyview.reproduce.families import jcl_run
+from manyview.reproduce.families import JCL_REMARK, jcl_run
 from manyview.reproduce.grid import Grid
 from manyview.reproduce.job import Job
 from manyview.reproduce.setting import Setting
@@ -17,7 +17,10 @@ class Keys(Grid):
     title = "Accuracy against M′, the keys from which mean and covariance are estimated"
     claim = "More keys estimate the statistics better; M′ from 5 to 11 does reasonably well."
     expectation = "M′ = 5 ahead of M′ = 1, little more to gain from 8 and 11."
-    remarks = "λ = 4, τ = 0.2 (Table 3). The figure's values are not printed in the paper, so none stand beside ours."
+    remarks = (
+        f"{JCL_REMARK} λ = 4, τ = 0.2 (Table 3). The figure's values are not printed in the paper, so none stand "
+        "beside ours."
+    )
     paper_setup = "ImageNet-100, ResNet-18, 100 epochs"
     variables = ("keys",)
     x = ("keys", "keys per sample, M′")

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from manyview.reproduce.families import jcl_run
+from manyview.reproduce.families import JCL_REMARK, jcl_run
 from manyview.reproduce.grid import Grid
 from manyview.reproduce.job import Job
 from manyview.reproduce.setting import Setting
@@ -17,7 +17,10 @@ class Temperature(Grid):
     title = "Accuracy against τ, the temperature of the softmax"
     claim = "Best around τ = 0.2; a higher temperature and a much lower one do worse."
     expectation = "The same shape: τ = 0.2 ahead of 0.05 and of 0.5."
-    remarks = "M′ = 5, λ = 4 (Table 3). The figure's values are not printed in the paper, so none stand beside ours."
+    remarks = (
+        f"{JCL_REMARK} M′ = 5, λ = 4 (Table 3). The figure's values are not printed in the paper, so none stand beside "
+        "ours."
+    )
     paper_setup = "ImageNet-100, ResNet-18, 100 epochs"
     variables = ("temperature",)
     x = ("temperature", "τ")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
-from manyview.reproduce.families import jcl_run
+from manyview.reproduce.families import JCL_REMARK, jcl_run
 from manyview.reproduce.job import Job, Row
 from manyview.reproduce.plots import figure, histograms
 from manyview.reproduce.recipe import Found, Recipe, Table
@@ -30,11 +30,11 @@ class Distributions(Recipe):
     claim = "JCL's features of one image are more similar to each other, and vary less, than those of MoCo v2."
     expectation = "The same, as the loss of JCL punishes the variance of the positive similarities."
     remarks = (
-        "M′ = 9, λ = 4, τ = 0.2 (App. E), features before the head, of unit length; 32 views each of 2,048 test "
-        "images on a laptop, of 32,768 training images at the paper's scale, which does not say of which. For unit "
-        "features the variance is 1 less the similarity, over their number: (b) is (a) in a mirror. D is Kolmogorov "
-        "and Smirnov's statistic, P the share of pairs of images in which JCL's value is the larger one; both "
-        "compare images, within a seed. Thin lines in the figure are the seeds, areas all of them together."
+        f"{JCL_REMARK} M′ = 9, λ = 4, τ = 0.2 (App. E), features before the head, of unit length; 32 views each of "
+        "2,048 test images on a laptop, of 32,768 training images at the paper's scale, which does not say of which. "
+        "For unit features the variance is 1 less the similarity, over their number: (b) is (a) in a mirror. D is "
+        "Kolmogorov and Smirnov's statistic, P the share of pairs of images in which JCL's value is the larger one; "
+        "both compare images, within a seed. Thin lines in the figure are the seeds, areas all of them together."
     )
     paper_setup = "ImageNet-100, ResNet-18, 100 epochs; 32,768 images"
 
