@@ -59,7 +59,7 @@ def reproduce(recipe: Recipe, setting: Setting, out: Path, results: Path, consol
     page = out / f"{recipe.name}{setting.suffix}" / PAGE
     if outcome.done:
         write_files(recipe, found, outcome, out, page.parent)
-        for table in recipe.tables(found):
+        for table in recipe.shown(found):
             grid = Grid(*map(escape, table.header), title=escape(table.caption), title_justify="left")
             for row in table.rows:
                 grid.add_row(*map(escape, row))

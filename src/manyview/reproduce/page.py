@@ -29,7 +29,7 @@ def render(recipe: Recipe, found: Found, outcome: Outcome, picture: bytes, *, ou
     )
     sections = [
         ("figure", "Figure", tag("figure", image)),
-        ("results", "Our figures beside the paper's", join(*(_table(each) for each in recipe.tables(found)))),
+        ("results", "Our figures beside the paper's", join(*(_table(each) for each in recipe.shown(found)))),
         ("verdict", "Does the claim hold?", _verdict(recipe, found)),
         ("diagnosis", "Diagnosis", _diagnosis(outcome, found, out)),
         *_neighbours(recipe, outcome, found, out),

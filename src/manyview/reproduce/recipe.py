@@ -71,6 +71,10 @@ class Recipe(ABC):
     def tables(self, found: Found) -> list[Table]:
         """What was found, beside the paper's figures where there are any."""
 
+    def shown(self, found: Found) -> list[Table]:
+        """The tables that have something in them."""
+        return [table for table in self.tables(found) if table.rows]
+
     @abstractmethod
     def draw(self, found: Found) -> Figure: ...
 

@@ -85,7 +85,7 @@ def section(recipe: Recipe, words: str, data: str, setting: Setting, store: Stor
         f"{len([job for job in jobs if store.rows_of(job)])} of {len(jobs)} runs, {duration(took)} of work in all. "
         f"{recipe.remarks}".strip(),
     ]
-    for each in recipe.tables(found):
+    for each in recipe.shown(found):
         parts.append(f"{each.caption}:\n\n{table(each.header, each.rows)}")
     parts.append(f"**The paper:** {recipe.claim} **Expected here:** {recipe.expectation}")
     parts.append(f"**Found:** {recipe.verdict(found)}")
