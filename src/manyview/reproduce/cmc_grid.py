@@ -76,7 +76,7 @@ def cmc_run(
         flags += ["--optimizer", "adam", "--lr", "0.003", "--batch-size", str(16 if setting.quick else CMC_BATCH)]
         if method == "cmc" and "--draw" not in own:
             flags += ["--draw", str(16 if setting.quick else DRAW)]
-        flags += [] if setting.data.startswith("scenes") else ["--min-crop", "0.5"]
+        flags += [] if setting.on_scenes else ["--min-crop", "0.5"]
     else:
         flags += ["--preset", preset]
     return Training(

@@ -41,7 +41,10 @@ class Setting:
         return self.scale == "laptop" and not self.quick and self.steps is None
 
     @property
+    def on_scenes(self) -> bool:
+        return self.data.partition(":")[0] == "scenes"
+
+    @property
     def suffix(self) -> str:
         """Of files of results, whose figures must not be mixed with others."""
-        scenes = self.data.partition(":")[0] == "scenes"
-        return ("-paper" if self.scale == "paper" else "") + ("-scenes" if scenes else "")
+        return ("-paper" if self.scale == "paper" else "") + ("-scenes" if self.on_scenes else "")
