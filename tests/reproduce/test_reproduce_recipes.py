@@ -1,6 +1,7 @@
 """Every recipe names runs that can be started, shares those that others need, and has carried its results over."""
 
 import csv
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -306,7 +307,7 @@ def test_every_committed_row_of_table_2_is_one_of_the_recipes() -> None:
         matched = [row for job in jobs if job.table == table for row in store.rows_of(job)]
         assert sorted(map(str, matched)) == sorted(map(str, store.rows(table)))
     assert len(store.rows("trials")) == 15
-    text = "\n".join(sections(ROOT / "results"))
+    text = "\n".join(each.text for each in sections(ROOT / "results"))
     assert all(row["linear"] in text for row in store.rows("trials"))
 
 
@@ -314,7 +315,11 @@ def test_the_page_of_results_is_what_the_files_say(tmp_path: Path) -> None:
     copy = tmp_path / "RESULTS.md"
     copy.write_text((ROOT / "docs" / "RESULTS.md").read_text(encoding="utf-8"), encoding="utf-8")
     write_results(copy, ROOT / "results")
-    assert copy.read_text(encoding="utf-8") == (ROOT / "docs" / "RESULTS.md").read_text(encoding="utf-8")
+    text = copy.read_text(encoding="utf-8")
+    assert text == (ROOT / "docs" / "RESULTS.md").read_text(encoding="utf-8")
+    drawn, committed = ({path.name for path in (at / "figures").iterdir()} for at in (tmp_path, ROOT / "docs"))
+    assert drawn == committed == set(re.findall(r"\]\(figures/(.+?)\)", text))
+    assert set(re.findall(r"\]\(#(.+?)\)", text)) == set(re.findall(r'<a id="(.+?)">', text))  # by the overview
 
 
 def test_a_page_has_a_section_for_each_set_of_images(tmp_path: Path) -> None:
@@ -323,8 +328,10 @@ def test_a_page_has_a_section_for_each_set_of_images(tmp_path: Path) -> None:
         store = Store(tmp_path, recipe.name, "", images)
         for number, job in enumerate(recipe.jobs(setting, store)):
             store.add(job, recipe.columns(), made_up(recipe, job, number))
-    headings = [text.splitlines()[0] for text in sections(tmp_path)]
-    assert [heading.partition("2(c)")[2] for heading in headings[:2]] == [")", "), 50000 images of 100 classes"]
+    made = list(sections(tmp_path))
+    headings = [each.text.splitlines()[0] for each in made]
+    assert [heading.partition("2(c)")[2] for heading in headings] == [")", "), 50000 images of 100 classes"]
+    assert [each.name for each in made] == ["jcl-fig2c", "jcl-fig2c-50000-100"]
     (tmp_path / "cmc-fig6.csv").write_text("draw,seed,steps,knn,linear,seconds\n64,0,600,1,1,1\n")
     with pytest.raises(UserError, match=r"cmc-fig6\.csv does not say of which images"):
         list(sections(tmp_path))
@@ -335,3 +342,4 @@ def test_a_page_without_markers_is_refused(tmp_path: Path) -> None:
     page.write_text("nothing")
     with pytest.raises(UserError, match=r"--write-results .*<!-- recipes -->"):
         write_results(page, ROOT / "results")
+    assert [path.name for path in tmp_path.iterdir()] == ["page.md"]

@@ -7,7 +7,7 @@ from typing import ClassVar
 from matplotlib.figure import Figure
 
 from manyview.reproduce.job import Job, Row
-from manyview.reproduce.plots import Curve, bars, curves, figure
+from manyview.reproduce.plots import Curve, bars, curves, figure, show_points
 from manyview.reproduce.recipe import Found, Recipe, Table
 from manyview.reproduce.rivals import widest
 from manyview.reproduce.setting import Setting
@@ -76,6 +76,7 @@ class Grid(Recipe):
             values = {label: [float(row["linear"]) for row in rows] for label, rows in self.setups(found).items()}
             theirs = {"linear": paper} if paper else None
             bars(axes, {"linear": values}, y="linear accuracy, %", paper=theirs)
+            show_points(axes)
             return made
         column, words = self.x
         lines: dict[str, dict[float, list[float]]] = {}
@@ -86,6 +87,7 @@ class Grid(Recipe):
                 points.setdefault(self.series(row), {})[float(row[column])] = paper[self.label(row)]
         curves(axes, [Curve(name, line) for name, line in lines.items()], x=words, y="linear accuracy, %",
                paper=points, evenly=self.evenly)  # fmt: skip
+        show_points(axes)
         return made
 
     def verdict(self, found: Found) -> str:

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-__all__ = ["PALETTE", "Curve", "bars", "curves", "figure", "histograms", "legend"]
+__all__ = ["PALETTE", "Curve", "bars", "curves", "figure", "histograms", "legend", "show_points"]
 
 PALETTE = ("#3b7ddd", "#e0862f", "#2f9e63", "#b04a9a", "#c93c37", "#6b6f76", "#8a6d3b", "#17899a")
 MARKERS = "osD^vP*X"
 DASHES = ("-", "--", "-.", ":")  # each thinner than the one before, so that lines that coincide stay visible
 PAPER = "#9aa0a8"
 TICKS = 12  # so many values of x are all named
+SPAN = 5.0  # points of accuracy that a figure shows at least
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,13 @@ def bars(
     axes.set(ylabel=y, xlim=(-0.6, len(names) - 0.4))
     if len(groups) > 1:
         legend(axes)
+
+
+def show_points(axes: Axes) -> None:
+    """Accuracies on an axis that is long enough for tenths of a point not to look like a mountain."""
+    low, high = axes.get_ylim()
+    more = max(0.0, SPAN - (high - low)) / 2
+    axes.set_ylim(low - more, high + more)
 
 
 def _papers_axis(axes: Axes, y: str) -> Axes:

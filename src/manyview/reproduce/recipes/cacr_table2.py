@@ -9,7 +9,7 @@ from manyview.reproduce.families import CACR_FAMILY, ENCODED, cacr_looks
 from manyview.reproduce.grid import by_seed
 from manyview.reproduce.job import Job
 from manyview.reproduce.looks import HeldOut
-from manyview.reproduce.plots import bars, figure
+from manyview.reproduce.plots import bars, figure, show_points
 from manyview.reproduce.recipe import Found, Recipe, Table
 from manyview.reproduce.rivals import widest
 from manyview.reproduce.search import best
@@ -150,6 +150,7 @@ class Imbalance(Recipe):
             name: {method: figures[IMBALANCES.index(name)] for method, figures in PAPER.items()} for name in groups
         }
         bars(axes, groups, y="linear accuracy, %", paper=theirs)
+        show_points(axes)
         return made
 
     def verdict(self, found: Found) -> str:

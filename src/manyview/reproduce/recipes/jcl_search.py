@@ -8,7 +8,7 @@ from manyview.reproduce.families import jcl_run
 from manyview.reproduce.grid import by_seed
 from manyview.reproduce.job import Job, Row
 from manyview.reproduce.looks import HeldOut
-from manyview.reproduce.plots import bars, figure
+from manyview.reproduce.plots import bars, figure, show_points
 from manyview.reproduce.recipe import Found, Recipe, Table
 from manyview.reproduce.recipes.jcl_epochs import NAMES as AT_FIVE
 from manyview.reproduce.recipes.jcl_epochs import PAPER_FIGURES
@@ -147,6 +147,7 @@ class Search(Recipe):
         made, [axes] = figure()
         ours = {name: [float(row["linear"]) for row in self.of(found, method)] for method, name in NAMES.items()}
         bars(axes, {"linear": ours}, y="linear accuracy, %", paper={"linear": PAPER})
+        show_points(axes)
         return made
 
     def verdict(self, found: Found) -> str:
