@@ -14,10 +14,12 @@ from PIL import Image
 from running import Command, lines
 
 import manyview
+from manyview import snapshots
 from manyview.cli import main
 from manyview.data import open_source
 from manyview.diagnose import CONTRAST, Watch
 from manyview.encoders import EncoderConfig, build_encoder
+from manyview.errors import UserError
 from manyview.evaluate import knn_accuracy
 from manyview.report import findings
 from manyview.views import Augment, recipe
@@ -76,6 +78,26 @@ def test_the_state_before_the_first_step_is_saved_too(tmp_path: Path) -> None:
     assert names == ["step-00000000.pt", "step-00000002.pt"]
 
 
+def test_snapshots_stand_at_even_distances(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert pretrain(run, "--max-steps", "10", "--snapshots", "4") == 0
+    assert snapshots.steps_of(run) == [0, 2, 5, 8, 10]
+    state = torch.load(run / "checkpoints/latest.pt", weights_only=True)["method"]
+    for name, value in snapshots.last_encoder(run).state_dict().items():
+        assert torch.equal(value, state[f"encoder.{name}"])
+    [(step, first)] = snapshots.encoders_of(run, {0})
+    assert step == 0
+    assert not first.training
+    (run / "snapshots/step-00000008.safetensors").write_bytes(b"broken")
+    with pytest.raises(UserError, match=r"snapshot .*00008\.safetensors cannot be read"):
+        list(snapshots.encoders_of(run))
+
+
+def test_a_run_without_snapshots_says_how_to_have_some(finished: Path) -> None:
+    with pytest.raises(UserError, match="holds no snapshots: start the run with --snapshots 10"):
+        snapshots.steps_of(finished)
+
+
 def test_the_encoder_is_the_query_backbone_and_loads_frozen(finished: Path) -> None:
     state = torch.load(finished / "checkpoints/latest.pt", weights_only=True)["method"]
     encoder = manyview.load(finished)
@@ -110,7 +132,7 @@ def test_a_killed_run_resumes_to_the_same_bytes(tmp_path: Path, method: str, wor
     own |= {"cmc": ["--draw", "20", "--contrast", "nce", "--views", "lab,depth", "--missing", "0.3"]}
     words = ["pretrain", method, "--data", "scenes:64", "--seed", "3", "--batch-size", "16", "--image-size", "16"]
     words += [*own[method], "--max-steps", "30", "--checkpoint-every", "3", "--workers", workers]
-    words += ["--watch-every", "3"]
+    words += ["--watch-every", "3", "--snapshots", "4"]
     assert main([*words, "--out", str(whole)]) == 0
     victim, step = Command(*words, "--out", str(killed), log=log), random.randrange(1, 8) * 3
     victim.wait_until(lambda: (killed / f"checkpoints/step-{step:08d}.pt").exists())
@@ -118,7 +140,8 @@ def test_a_killed_run_resumes_to_the_same_bytes(tmp_path: Path, method: str, wor
     assert victim.wait() == -signal.SIGKILL
     assert not (killed / "encoder.safetensors").exists()
     assert Command("resume", str(killed), log=log).wait() == 0, log.read_text()
-    assert (killed / "encoder.safetensors").read_bytes() == (whole / "encoder.safetensors").read_bytes()
+    for file in ("encoder", *(f"snapshots/step-{number:08d}" for number in (0, 8, 15, 22, 30))):
+        assert (killed / f"{file}.safetensors").read_bytes() == (whole / f"{file}.safetensors").read_bytes()
     kept = [torch.load(run / "checkpoints/latest.pt", weights_only=True)["method"] for run in (killed, whole)]
     assert kept[0].keys() == kept[1].keys()  # with queues, banks and the constants of NCE
     assert all(torch.equal(value, kept[1][name]) for name, value in kept[0].items())

@@ -36,6 +36,8 @@ class RunConfig:
     """Optimizer steps between checkpoints; the state before the first step and after the last is saved too."""
     keep: int = 3
     """How many of the newest checkpoints stay on disk."""
+    snapshots: int = 0
+    """Encoders with their heads that are kept for curves, at so many even distances of the run and before it."""
     log_every: int = 50
     """Steps between printed lines when the output is not a terminal."""
     knn_every: int = 0

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 import manyview
-from manyview import checkpoint, distributed
+from manyview import checkpoint, distributed, snapshots
 from manyview.atomic import replacing
 from manyview.config import AnyConfig, plain
 from manyview.data import Batch, Loader, Source, check_unreadable
@@ -73,6 +73,8 @@ def pretrain(kind: type[Method], config: AnyConfig, source: Source, console: Con
         with replacing(run / CONFIG) as file:
             file.write(json.dumps(facts, indent=2).encode() + b"\n")
         announce(kind, config, source, parts, console)
+        if config.run.snapshots:
+            snapshots.save(run, 0, parts.method.encoder)
         save(run, config, parts, step=0)
     return finish(run, config, source, parts, start=0, console=console)
 
@@ -108,6 +110,7 @@ def resume(run: Path, kind: type[Method], config: AnyConfig, source: Source, con
 def finish(run: Path, config: AnyConfig, source: Source, parts: Parts, *, start: int, console: Console) -> Path:
     """Runs what is left, then writes the encoder and the report."""
     writes = distributed.rank() == 0
+    wanted = snapshots.due(parts.steps, config.run.snapshots)
     loader = Loader(
         source,
         batch_size=config.optim.batch_size,
@@ -144,6 +147,8 @@ def finish(run: Path, config: AnyConfig, source: Source, parts: Parts, *, start:
                 signalled = distributed.anyone(bool(pending))
                 if log is not None:
                     log.write(step, {"epoch": done / parts.steps_per_epoch, **metrics, **watch(done, config, parts)})
+                    if done in wanted:  # before the checkpoint, from which a resumed run would go on without it
+                        snapshots.save(run, done, parts.method.encoder)
                     if done % config.run.checkpoint_every == 0 or done == parts.steps or signalled:
                         log.flush()
                         save(run, config, parts, step=done)

@@ -13,6 +13,7 @@ __all__ = [
     "EVALUATIONS",
     "METRICS",
     "PAGE",
+    "SNAPSHOTS",
     "TENSORBOARD",
     "UNREADABLE",
     "read_config",
@@ -22,7 +23,8 @@ CONFIG = "config.json"  # method, flags, data and machine; written first
 METRICS = "metrics.jsonl"  # a line for each step that is logged
 UNREADABLE = "unreadable.txt"  # images that were left out, with reasons
 CHECKPOINTS = "checkpoints"  # a directory
-TENSORBOARD = "tensorboard"  # another
+SNAPSHOTS = "snapshots"  # another, of encoders on the way
+TENSORBOARD = "tensorboard"  # a third
 ENCODER = "encoder.safetensors"  # written when all steps are done
 EVALUATIONS = "evaluations.json"
 PAGE = "report.html"

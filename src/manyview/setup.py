@@ -159,7 +159,7 @@ POSITIVE = {"batch_size", "epochs", "max_steps", "lr", "image_size", "checkpoint
     "temperature", "queue_size", "keys", "key_passes", "accumulate", "encoded_views", "t", "rbf_t", "draw",
     "watch_t_neg", "decay", "subset",
 }  # fmt: skip
-NOT_NEGATIVE = {"lam", "weight_decay", "warmup_epochs", "knn_every", "watch_every", "workers"} | {
+NOT_NEGATIVE = {"lam", "weight_decay", "warmup_epochs", "knn_every", "watch_every", "workers", "snapshots"} | {
     "beta", "t_pos", "t_neg", "align_weight", "uniform_weight", "contrastive_weight",
 }  # fmt: skip
 AT_LEAST_ONE = {"imbalance_ratio"}

@@ -31,7 +31,7 @@ PARTS = ("query", *["positive"] * 4, *["negative"] * 9)
 EXPECTED = {
     *("jcl-fig2a", "jcl-fig2b", "jcl-fig2c", "jcl-fig3", "jcl-memory", "jcl-epochs", "jcl-search"),
     *(f"cmc-{name}" for name in ("fig4", "fig5", "fig6", "table1", "table4", "table5")),
-    *(f"cacr-fig{number}" for number in (3, 4, 5, 6, 7, 8, 9, 10)),
+    *(f"cacr-fig{number}" for number in (3, 4, 5, "5-cifar100", 6, 7, 8, 9, 10)),
     *(f"cacr-table{number}" for number in (2, 10, 11, 12, 13, 14, 17, 20)),
 }
 
@@ -73,11 +73,14 @@ def test_the_papers_set_ups() -> None:
         "--epochs 100",
         "--temperature 0.2",
         "--lam 4",
+        "--bn-splits 8",
     ):
         assert words in jcl
     cacr = " ".join(trainings(RECIPES["cacr-table2"], "paper")[0].words)
     assert "--preset paper-cifar" in cacr
     assert "--epochs 200" in cacr
+    curves = {job.identity for job in trainings(RECIPES["cacr-fig3"], "paper")}
+    assert curves <= {job.identity for job in trainings(RECIPES["cacr-table2"], "paper")}
 
 
 @pytest.mark.parametrize("name", sorted(EXPECTED))
@@ -243,7 +246,7 @@ def test_what_is_compared_follows_the_scale_and_the_papers_figures() -> None:
     assert ("CACR (K = 1)", "HN-CL") in asked
 
 
-def test_curves_are_compared_at_every_checkpoint() -> None:
+def test_curves_are_compared_at_every_snapshot() -> None:
     recipe = RECIPES["cacr-fig10"]
     assert isinstance(recipe, CurveGrid)
     ahead_at_the_end = {"CACR (K = 4)": ("0", "40", "40", "50"), "CL": ("0", "45", "40", "45")}
@@ -251,16 +254,68 @@ def test_curves_are_compared_at_every_checkpoint() -> None:
         {"method": method, "imbalance": "none", "seed": str(seed), "step": step, "linear": f"{float(linear) + seed}"}
         for method, curve in ahead_at_the_end.items()
         for seed in (0, 1, 2)
-        # A method of other batches has its checkpoints at other steps.
+        # A method of other batches has its snapshots at other steps.
         for step, linear in zip(("0", "1", "2", "3") if method == "CL" else ("0", "5", "10", "15"), curve, strict=True)
     ]
     found = Found({"": rows}, Setting("laptop", "CIFAR", (0, 1, 2)))
     differ = {row[0]: row[2] for row in recipe.tables(found)[1].rows}
     assert differ == {
-        f"CACR (K = 4), checkpoint {number} − CL, checkpoint {number}": f"{value} [{value}, {value}]"
+        f"CACR (K = 4), snapshot {number} − CL, snapshot {number}": f"{value} [{value}, {value}]"
         for number, value in ((1, "−5.0"), (2, "+0.0"), (3, "+5.0"))
     }
     assert recipe.verdict(found).startswith("Mixed: of 3 differences 1 is clearly as the paper has them, 1 clearly")
+
+
+def test_entropies_that_fall_do_not_grow() -> None:
+    recipe = RECIPES["cacr-fig3"]
+    falling = [
+        {"method": method, "imbalance": "none", "seed": str(seed), "step": str(step), "entropy": f"{high - step / 10}"}
+        for method, high in (("CACR (K = 4)", 5.5), ("CL", 5.0))
+        for seed in (0, 1, 2)
+        for step in range(4)
+    ]
+    found = Found({"": falling}, Setting("laptop", "CIFAR", (0, 1, 2)))
+    assert recipe.verdict(found).startswith(
+        "Mixed: of 5 differences 3 are clearly as the paper has them, 2 clearly are"
+    )
+
+
+def test_uneven_sets_of_the_paper_have_their_own_values() -> None:
+    words = {job.keys["method"]: " ".join(job.words) for job in trainings(RECIPES["cacr-fig5-cifar100"], "laptop")}
+    assert "--t-neg 3.0" in words["CACR (K = 1)"]
+    assert "--t-neg 2.0" in words["CACR (K = 4)"]
+    assert all("--imbalance exponential" in each and "--augment cifar100" in each for each in words.values())
+
+
+def test_times_count_as_the_papers_where_their_ratios_are() -> None:
+    recipe = RECIPES["cacr-table17"]
+    paper = {
+        ("CL", "1"): 0.837, ("AU-CL", "1"): 0.840, ("HN-CL", "1"): 0.889, ("CACR", "1"): 0.871,
+        ("CL", "4"): 3.550, ("CACR", "2"): 0.996, ("CACR", "3"): 1.017, ("CACR", "4"): 1.342,
+    }  # fmt: skip
+
+    def verdict(**other: float) -> str:
+        rows = [
+            {"method": name, "positives": count, "milliseconds": str(100 * other.get(name + count, seconds))}
+            for (name, count), seconds in paper.items()
+        ]
+        return recipe.verdict(Found({"": rows}, Setting("laptop", "", (0,))))
+
+    assert verdict().startswith("The claim holds here, where")
+    assert verdict(CL4=0.6).startswith("The claim holds here in part")
+    assert "CL with four over CACR with four 0.45 (the paper: 2.65)" in verdict(CL4=0.6)
+    assert recipe.verdict(Found({"": []}, Setting("laptop", "", (0,)))).startswith("Not decided")
+
+
+def test_steps_of_another_machine_are_not_added_to(tmp_path: Path) -> None:
+    recipe, setting = RECIPES["cacr-table14"], Setting("laptop", "", (0,), device="cpu", threads=2)
+    store = Store(tmp_path, recipe.name)
+    job = recipe.jobs(setting, store)[0]
+    row = {**dict.fromkeys(recipe.columns(), "1"), **job.keys, "device": "cpu", "threads": "2"}
+    store.add(job, recipe.columns(), [row])
+    recipe.check(setting, store)
+    with pytest.raises(UserError, match="measured on cpu with 2 threads, and this would be cpu with 1: name another"):
+        recipe.check(Setting("laptop", "", (0,), device="cpu", threads=1), store)
 
 
 def test_weights_of_a_query_stand_beside_its_own_pictures(tmp_path: Path) -> None:

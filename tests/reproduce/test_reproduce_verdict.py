@@ -38,14 +38,22 @@ def test_two_seeds_give_no_interval_and_decide_nothing() -> None:
             "Mixed: of 2 differences 1 is clearly as the paper has them, 1 ",
         ),
         ([Comparison("b", "w"), Comparison("b", "w", "level")], "Partly: of 2 differences 1 is clearly as the paper"),
-        ([Comparison("w", "b"), Comparison("b", "w", "level")], "The claim does not hold here: of 2 differences none"),
+        (
+            [Comparison("w", "b"), Comparison("b", "w", "level")],
+            "Not borne out here: of 2 differences none is clearly as the paper has them, 1 clearly is not; 1 is not "
+            "clear of chance, none of which points the paper's way",
+        ),
         ([Comparison("b", "w", "level")], "Not decided here"),
+        (
+            [Comparison("near", "w"), Comparison("near", "b")],
+            "Not decided here: none of 2 differences is clear of chance, 1 of which points the paper's way.",
+        ),
         ([Comparison("b", "b", "level")], "The claim holds here"),
         ([Comparison("b", "gone")], "Not run"),
     ],
 )
 def test_the_verdict_follows_the_intervals(comparisons: list[Comparison], start: str) -> None:
-    assert judge(comparisons, {"b": BETTER, "w": WORSE}).startswith(start)
+    assert judge(comparisons, {"b": BETTER, "w": WORSE, "near": {0: 49.0, 1: 49.0, 2: 51.0}}).startswith(start)
 
 
 def test_few_seeds_are_said() -> None:
@@ -57,8 +65,8 @@ def test_a_comparison_of_few_seeds_does_not_undo_the_others() -> None:
     values = {"b": BETTER, "w": WORSE, "new": {0: 49.0, 1: 50.0}}
     sentence = judge([Comparison("b", "w"), Comparison("b", "new"), Comparison("b", "gone")], values)
     assert sentence == (
-        "The claim holds here: the difference is as in the paper, clear of chance (1 of 3 comparisons were not run)."
-        " 1 more has too few seeds for an interval."
+        "As far as it was run, the claim holds here: the difference is as in the paper, clear of chance (1 of 3 "
+        "comparisons were not run). 1 more has too few seeds for an interval."
     )
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
+from rich.table import Column
 from rich.table import Table as Grid
 
 from manyview.data import open_source
@@ -24,7 +25,7 @@ __all__ = ["RECIPES", "Outcome", "Scale", "Setting", "find", "list_recipes", "re
 
 
 def list_recipes(console: Console) -> None:
-    grid = Grid("recipe", "what", "laptop, one seed", "--scale paper", title_justify="left")
+    grid = Grid(Column("recipe", no_wrap=True), "what", "laptop, one seed", "--scale paper", title_justify="left")
     for recipe in RECIPES.values():
         grid.add_row(recipe.name, f"{recipe.where}: {recipe.title}", cost(recipe), recipe.paper_setup)
     console.print(grid)
@@ -43,6 +44,7 @@ def reproduce(recipe: Recipe, setting: Setting, out: Path, results: Path, consol
     """Runs what is left of a recipe, then writes figure, table and page; returns the page."""
     setting = setting if recipe.takes_images else replace(setting, data="")
     store = Store(results, recipe.name, setting.suffix, images_of(recipe, setting))
+    recipe.check(setting, store)
     announce(recipe, setting, out, store, console)
     try:
         outcome = carry_out(recipe, setting, out, store, console)

@@ -28,6 +28,10 @@ class CacrGrid(Grid):
 
     remarks = VARIANTS_REMARK
     paper_setup = PAPER_SETUP
+    classes = 10  # figures and best values are those of CIFAR-10
+
+    def published(self, setting: Setting) -> Mapping[str, float]:
+        return {} if setting.on_scenes else self.paper
 
     def variant(self, setting: Setting, columns: Row, seed: int, *changes: str, k: int = 4) -> Training:
         """CACR with K positives and its own hyper-parameters, but for the flags that are changed."""

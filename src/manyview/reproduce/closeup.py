@@ -13,11 +13,11 @@ from manyview.atomic import replacing
 from manyview.diagnose.watch import VIEWS
 from manyview.encoders import Encoder
 from manyview.flags import saved_config
-from manyview.reproduce.checkpoints import encoders_of, last_encoder, steps_of
 from manyview.reproduce.job import Row
 from manyview.reproduce.looks import place_in_run, tested_images
 from manyview.reproduce.setting import Setting
 from manyview.setup import build_augment
+from manyview.snapshots import encoders_of, last_encoder, steps_of
 from manyview.views import Augment
 
 __all__ = ["SHOWN", "TILES", "Map", "Weights"]
@@ -88,7 +88,7 @@ class Map:
 
     size: int = 128
     epochs: tuple[int, ...] = ()
-    """At the checkpoints nearest to these; without any at the first, halfway and at the end."""
+    """At the snapshots nearest to these; without any at the first, halfway and at the end."""
     name: str = "map"
 
     def __call__(self, run: Path, setting: Setting) -> list[Row]:
@@ -115,7 +115,7 @@ class Map:
         return rows
 
     def times(self, run: Path) -> set[int]:
-        """The steps of these checkpoints; the one before the first step is none of them."""
+        """The steps of these snapshots; the one before the first step is none of them."""
         kept = [step for step in steps_of(run) if step > 0]
         if not self.epochs:
             return {kept[0], kept[len(kept) // 2], kept[-1]}

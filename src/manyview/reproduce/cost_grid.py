@@ -6,12 +6,14 @@ from typing import ClassVar
 
 from matplotlib.figure import Figure
 
+from manyview.errors import UserError
 from manyview.reproduce.job import Job
 from manyview.reproduce.plots import Curve, curves, figure
 from manyview.reproduce.recipe import Found, Recipe, Table
 from manyview.reproduce.setting import Setting
 from manyview.reproduce.store import Store
 from manyview.reproduce.verdict import spread
+from manyview.reproduce.weighing import machine
 
 __all__ = ["CostGrid", "mean"]
 
@@ -28,7 +30,17 @@ class CostGrid(Recipe):
     paper_words: ClassVar[str] = ""
 
     def columns(self, table: str = "") -> tuple[str, ...]:
-        return ("method", "positives", "batch", "seed", "milliseconds", "step_bytes", "seconds")
+        return ("method", "positives", "batch", "seed", "device", "threads", "milliseconds", "step_bytes", "seconds")
+
+    def check(self, setting: Setting, store: Store) -> None:
+        here = machine(setting)
+        for row in store.rows():
+            if not row.items() >= here.items():
+                raise UserError(
+                    f"{store.path()} was measured on {row['device']} with {row['threads']} threads, and this would be "
+                    f"{here['device']} with {here['threads']}: name another --results, or the same --device and "
+                    "--threads"
+                )
 
     @abstractmethod
     def runs(self, setting: Setting, seed: int) -> list[Job]: ...

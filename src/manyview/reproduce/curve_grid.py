@@ -1,7 +1,7 @@
 """Recipes that draw a number against the course of the training."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -27,13 +27,21 @@ class CurveGrid(Recipe):
     looking: ClassVar[float] = 10.0
     """Seconds that the looks at one run take."""
     digits: ClassVar[int] = 1
-    pairs: ClassVar[tuple[tuple[str, str], ...]]
-    """Methods of which the paper has the first above the second, all the way."""
+    changes: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """Flags and values of a method instead of those for CIFAR-10."""
     unit: ClassVar[tuple[str, float]]
     """In which differences are told, and how many of them the column's own is."""
 
     @abstractmethod
     def look(self, setting: Setting) -> Look: ...
+
+    @abstractmethod
+    def pairs(self, setting: Setting) -> list[tuple[str, str]]:
+        """Methods of which the paper has the first above the second, all the way."""
+
+    def grows(self, setting: Setting, imbalance: str) -> tuple[str, ...]:
+        """Methods whose curve ends above its first snapshot, by the paper."""
+        return ()
 
     def jobs(self, setting: Setting, store: Store) -> list[Job]:
         return [
@@ -46,8 +54,9 @@ class CurveGrid(Recipe):
     def one(self, setting: Setting, method: str, imbalance: str, seed: int) -> Training:
         keys, look = {"method": method, "imbalance": imbalance}, self.look(setting)
         run = cacr_run(
-            setting, keys, seed, CACR_FAMILY[method], imbalance=imbalance, looks=(look,), augment=self.augment
-        )
+            setting, keys, seed, CACR_FAMILY[method], *self.changes.get(method, ()), imbalance=imbalance,
+            looks=(look,), augment=self.augment,
+        )  # fmt: skip
         return replace(run, seconds=run.seconds + self.looking)
 
     def at_end(self, found: Found, imbalance: str) -> dict[str, dict[int, float]]:
@@ -85,11 +94,11 @@ class CurveGrid(Recipe):
         return judge(*self.compared(found))
 
     def rivals(self, found: Found, done: Sequence[Job]) -> tuple[Job, Job] | None:
-        return of_one_seed(done, *self.pairs[0], lambda keys: keys["method"])
+        return of_one_seed(done, *self.pairs(found.setting)[0], lambda keys: keys["method"])
 
     def compared(self, found: Found) -> tuple[list[Comparison], dict[str, dict[int, float]]]:
-        """The pairs at every checkpoint after the start, and the values there, by name and seed. Checkpoints are
-        counted, as those of methods with other batches lie at other steps."""
+        """The pairs at every snapshot after the start, and the values there, by name and seed. Snapshots are counted,
+        as those of methods with other batches lie at other steps."""
         steps: dict[tuple[str, str, str], list[int]] = {}
         for row in sorted(found[""], key=lambda row: int(row["step"])):
             if int(row["step"]):
@@ -100,12 +109,16 @@ class CurveGrid(Recipe):
             if int(row["step"]) in mine:
                 name = at(row["method"], row["imbalance"], 1 + mine.index(int(row["step"])))
                 values.setdefault(name, {})[int(row["seed"])] = self.unit[1] * float(row[self.column])
-        asked = [
-            Comparison(at(first, imbalance, number), at(second, imbalance, number))
-            for imbalance in self.imbalances
-            for number in range(1, 1 + max(map(len, steps.values()), default=0))
-            for first, second in self.pairs
-        ]
+        last = max(map(len, steps.values()), default=0)
+        asked = []
+        for imbalance in self.imbalances:
+            growing = self.grows(found.setting, imbalance)
+            asked += [Comparison(at(method, imbalance, last), at(method, imbalance, 1)) for method in growing]
+            asked += [
+                Comparison(at(first, imbalance, number), at(second, imbalance, number))
+                for number in range(1, 1 + last)
+                for first, second in self.pairs(found.setting)
+            ]
         return asked, values
 
     def halfway(self, found: Found, imbalance: str, method: str) -> str:
@@ -116,4 +129,4 @@ class CurveGrid(Recipe):
 
 
 def at(method: str, imbalance: str, number: int) -> str:
-    return f"{method}{'' if imbalance == 'none' else f', {imbalance}'}, checkpoint {number}"
+    return f"{method}{'' if imbalance == 'none' else f', {imbalance}'}, snapshot {number}"

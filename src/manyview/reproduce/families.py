@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from manyview.evaluate import Knn, Linear, LinearAdam, LinearSgd
-from manyview.reproduce.budget import Budget, budget
+from manyview.reproduce.budget import budget
 from manyview.reproduce.job import Row
 from manyview.reproduce.looks import Accuracy
 from manyview.reproduce.setting import Setting
@@ -12,6 +12,7 @@ from manyview.reproduce.training import WATCH_AT_END, Look, Training
 
 __all__ = [
     "CACR_FAMILY",
+    "CMC_REMARK",
     "ENCODED",
     "JCL_REMARK",
     "Member",
@@ -28,9 +29,12 @@ JCL_REMARK = (
     "which was chosen for MoCo v2 on held-out training images (`jcl-search`): SGD hardly leaves random weights behind "
     "in so few steps."
 )
-CACR_STEPS, ENCODED, POINTS = 600, 320, 6  # views encoded in a step; checkpoints after the first
-CIFAR = 50_000  # images, by which checkpoints are spaced at the paper's scale
-PAPER_POINTS = 20  # every tenth of 200 epochs
+CMC_REMARK = (
+    "CMC (K = 4) has the mean over pairs of views, where Eq. 8 of its paper has their sum, and τ = 0.07, which CACR's "
+    "paper gives for ImageNet only."
+)
+CACR_STEPS, ENCODED = 600, 320  # views encoded in a step
+POINTS, PAPER_POINTS = 6, 20  # snapshots for curves; the paper's are every tenth of 200 epochs
 
 
 def jcl_looks(setting: Setting) -> tuple[Look, ...]:
@@ -67,6 +71,7 @@ def jcl_run(
         words += ["--optimizer", "adam", "--lr", "0.001", "--checkpoint-every", "100"]
     else:
         words = ["--preset", "paper", "--backbone", backbone, "--batch-size", "128", "--lr", "0.1"]
+        words += ["--bn-splits", "8"]  # Shuffle-BN over eight GPUs, on one (App. C)
     flags = changed([*own, *words], [word for pair in (changes or {}).items() for word in pair])
     return Training(
         {**columns, "seed": str(seed), "steps": length.steps},
@@ -124,22 +129,23 @@ def cacr_run(
     """One run in the set-up of C.1, or at equal cost on a laptop: as many views in each step, whatever the method.
 
     `changes` are flags and values instead of the member's own. With a `batch` the laptop's runs encode half as many
-    views in all, and their learning rate follows the batch. Some checkpoints on the way stay, for curves: `points`
-    of them at the paper's scale.
+    views in all, and their learning rate follows the batch. Snapshots on the way are kept for curves: `points` of them
+    at the paper's scale.
     """
     steps = CACR_STEPS if batch is None else CACR_STEPS * ENCODED // (2 * member.views * batch)
     length = budget(setting, steps=steps, epochs=200)
     laptop = setting.scale == "laptop"
     flags = changed(member.own if laptop else (), changes)
-    flags += ["--imbalance", imbalance, *WATCH_AT_END, "--seed", str(seed)]
+    flags += ["--imbalance", imbalance, *WATCH_AT_END, "--seed", str(seed), "--keep", "1"]
+    flags += ["--snapshots", str(POINTS if laptop else points)]
     if laptop:
         encoded = 40 if setting.quick else ENCODED if batch is None else batch * member.views
         flags += ["--preset", "small", "--augment", augment, "--min-crop", "0.2", "--encoded-views", str(encoded)]
         flags += ["--lr", "0.06"] if batch is None else ["--lr", "0.12", "--lr-rule", "linear"]
-        flags += kept(max(1, length.count // POINTS), POINTS)
+        flags += ["--checkpoint-every", "100"]
     else:
         flags += [] if batch is None else ["--batch-size", str(batch)]
-        flags += ["--preset", "paper-cifar", *kept(spaced(length, member.views, points), points)]
+        flags += ["--preset", "paper-cifar"]
     return Training(
         {**columns, "seed": str(seed), "steps": length.steps},
         words=(member.method, "--views", str(member.views), *flags, *length.words),
@@ -152,13 +158,3 @@ def changed(flags: Sequence[str], changes: Sequence[str]) -> list[str]:
     """The flags with other values; written as few times as possible, so that equal runs have equal words."""
     values = dict(zip(flags[::2], flags[1::2], strict=True)) | dict(zip(changes[::2], changes[1::2], strict=True))
     return [word for pair in values.items() for word in pair]
-
-
-def spaced(length: Budget, views: int, points: int) -> int:
-    """Steps between the checkpoints of a run of the paper's length."""
-    batch = 768 if views == 2 else 128
-    return max(1, length.count * (CIFAR // batch) // points)
-
-
-def kept(every: int, points: int) -> list[str]:
-    return ["--checkpoint-every", str(every), "--keep", str(points + 2)]

@@ -9,11 +9,11 @@ from manyview.diagnose import Watch
 from manyview.encoders import FrozenEncoder, load
 from manyview.evaluate import Protocol, evaluate, extract, knn, linear, open_test
 from manyview.flags import saved_config
-from manyview.reproduce.checkpoints import encoders_of
 from manyview.reproduce.job import Row
 from manyview.reproduce.setting import Setting
 from manyview.run_files import read_config
 from manyview.setup import build_augment, pick_device
+from manyview.snapshots import encoders_of
 
 __all__ = ["Accuracy", "AccuracyCurve", "EntropyCurve", "HeldOut", "place_in_run", "tested_images"]
 
@@ -63,7 +63,7 @@ class HeldOut:
 
 @dataclass(frozen=True)
 class EntropyCurve:
-    """Conditional entropy of the negative weights (CACR, Eq. 8) at each checkpoint, always on the same test images."""
+    """Conditional entropy of the negative weights (CACR, Eq. 8) at each snapshot, always on the same test images."""
 
     name: str = "entropy"
 
@@ -87,7 +87,7 @@ class EntropyCurve:
 
 @dataclass(frozen=True)
 class AccuracyCurve:
-    """Linear accuracy at each checkpoint."""
+    """Linear accuracy at each snapshot."""
 
     protocol: Protocol
 

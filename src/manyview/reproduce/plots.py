@@ -139,8 +139,11 @@ def histograms(
         axes.bar(left, share, width=step, align="edge", color=PALETTE[number], alpha=0.45, label=name)
         for part in outlines[name]:
             left, share = _shares(part)
-            middles = [low + step / 2 for low in left]
-            axes.plot(middles, share, color=PALETTE[number], linewidth=0.7, drawstyle="steps-mid")
+            edges = range(round(min(left) / step), round(max(left) / step) + 1)  # with the bins that hold nothing
+            shares = {round(low / step): value for low, value in zip(left, share, strict=True)}
+            middles = [(edge + 0.5) * step for edge in edges]
+            heights = [shares.get(edge, 0.0) for edge in edges]
+            axes.plot(middles, heights, color=PALETTE[number], linewidth=0.7, drawstyle="steps-mid")
     axes.set(xlabel=x, ylabel="share of the images, %", title=title)
     axes.locator_params(axis="x", nbins=5)
     legend(axes)

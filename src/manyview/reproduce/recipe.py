@@ -63,6 +63,9 @@ class Recipe(ABC):
     def columns(self, table: str = "") -> tuple[str, ...]:
         """Of the file of results."""
 
+    def check(self, setting: Setting, store: Store) -> None:  # noqa: B027  (most have nothing to refuse)
+        """Raises a `UserError` where these results cannot be added to in this setting."""
+
     @abstractmethod
     def jobs(self, setting: Setting, store: Store) -> list[Job]:
         """All of them; those that cannot be started yet say what they wait for."""

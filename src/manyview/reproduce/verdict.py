@@ -79,22 +79,32 @@ def judge(comparisons: Sequence[Comparison], values: Mapping[str, Mapping[int, f
             f"Not decided here: {seeds} seed{'s' * (seeds > 1)} give{'s' * (seeds == 1)} no interval. {as_paper} of "
             f"{len(run)} differences are as the paper has them{part}."
         )
+    few = len(run) - len(sure)
     count, for_it, against = len(sure), sure.count(True), sure.count(False)
+    unclear = [
+        difference.points_to(kind)
+        for kind, difference in run
+        if difference.seeds >= FEWEST and difference.supports(kind) is None
+    ]
     if for_it == count:
         all_of = f"all {count} differences are" if count > 1 else "the difference is"
-        words = f"The claim holds here: {all_of} as in the paper, clear of chance"
+        start = "As far as it was run, the claim holds here" if missing or few else "The claim holds here"
+        words = f"{start}: {all_of} as in the paper, clear of chance"
     elif against == count:
         all_of = f"all {count} differences contradict" if count > 1 else "the difference contradicts"
         words = f"The claim does not hold here: {all_of} it, clear of chance"
     elif not for_it and not against:
         words = f"Not decided here: none of {count} differences is clear of chance"
     else:
-        start = "Mixed" if for_it and against else "Partly" if for_it else "The claim does not hold here"
+        start = "Mixed" if for_it and against else "Partly" if for_it else "Not borne out here"
         words = (
             f"{start}: of {count} differences {for_it or 'none'} {_are(for_it)} clearly as the paper has them, "
-            f"{against or 'none'} clearly {_are(against)} not; the others are not clear of chance"
+            f"{against or 'none'} clearly {_are(against)} not"
         )
-    few = len(run) - count
+    if unclear:
+        others = "" if not for_it and not against else f"; {len(unclear)} {_are(len(unclear))} not clear of chance"
+        ways = f"{sum(unclear) or 'none'} of which {'points' if sum(unclear) <= 1 else 'point'} the paper's way"
+        words += f"{others}, {ways}"
     sentences = [f"{words}{part}."]
     sentences += [f"{few} more {'have' if few > 1 else 'has'} too few seeds for an interval."] if few else []
     sentences += [f"Each of the {count} is judged at 95 % by itself."] if count > 1 else []

@@ -1,5 +1,6 @@
 """Time and memory of one kind of step, as a job."""
 
+import fcntl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,9 +12,15 @@ from manyview.reproduce.job import Job, Row
 from manyview.reproduce.setting import Setting
 from manyview.setup import pick_device
 
-__all__ = ["Weighing"]
+__all__ = ["Weighing", "machine"]
 
 REPEATS = 5
+ONE_AT_A_TIME = "weighing.lock"
+
+
+def machine(setting: Setting) -> Row:
+    """What steps are weighed on, as columns."""
+    return {"device": pick_device(setting.device).type, "threads": str(setting.threads)}
 
 
 @dataclass(frozen=True)
@@ -36,6 +43,8 @@ class Weighing(Job):
         if setting.quick:
             settings |= {"batch": 8, "queue": 64}
         repeats = 1 if setting.quick else REPEATS
-        found = measured(self.kind, settings, threads=setting.threads, repeats=repeats)
+        with open(directory.parent / ONE_AT_A_TIME, "w", encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # several processes may share a recipe, but not the cores that are timed
+            found = measured(self.kind, settings, threads=setting.threads, repeats=repeats)
         whole = {"milliseconds": f"{1000 * found['seconds']:.3g}", "step_bytes": f"{found['step_bytes']:.0f}"}
-        return [{**self.keys, **whole, "seconds": f"{found['most'] * (repeats + 1):.0f}"}]
+        return [{**self.keys, **machine(setting), **whole, "seconds": f"{found['most'] * (repeats + 1):.0f}"}]

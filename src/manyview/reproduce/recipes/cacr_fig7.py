@@ -34,9 +34,9 @@ class AroundAQuery(Recipe):
         "A batch of 128 test images; green is the query, blue its four positives, red the negatives. Only points "
         "within 10 of the query are drawn, and a dashed circle of radius t⁻ = 2, as in the paper; t-SNE keeps "
         "neighbourhoods, not distances, so that the circle has no meaning beyond the eye's: distances are in the "
-        "table. On a laptop the times are the first checkpoint of six, the one past the middle and the last."
+        "table. On a laptop the times are the first snapshot of six, the one past the middle and the last."
     )
-    paper_setup = "CIFAR-10, AlexNet, epochs 1, 20 and 200 (C.1); checkpoints of all epochs, 44 GB a run"
+    paper_setup = "CIFAR-10, AlexNet, epochs 1, 20 and 200 (C.1); a snapshot of each epoch, 22 GB a run"
 
     def columns(self, table: str = "") -> tuple[str, ...]:
         return ("method", "seed", "steps", "step", "epoch", "role", "x", "y", "distance", "seconds")

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from manyview.reproduce.families import CACR_FAMILY, cacr_family, cacr_run
+from manyview.reproduce.families import CACR_FAMILY, CMC_REMARK, cacr_family, cacr_run
 from manyview.reproduce.grid import Grid
 from manyview.reproduce.job import Job
 from manyview.reproduce.setting import Setting
@@ -27,7 +27,8 @@ class BatchSize(Grid):
     )
     remarks = (
         "Every run encodes 96,000 views, in the more steps the smaller its batch is, with lr 0.12 per 256 samples. The "
-        "paper trains each for 200 epochs, none with batches of 32. The figure's values are not printed there."
+        "paper trains each for 200 epochs, none with batches of 32. The figure's values are not printed there. "
+        f"{CMC_REMARK}"
     )
     paper_setup = "CIFAR-10, AlexNet, 200 epochs, batches of 64 to 768"
     variables = ("method", "batch")

@@ -19,7 +19,7 @@ class PositiveSharpness(CacrGrid):
     name = "cacr-table12"
     where = "CACR, Table 12"
     title = "CACR (K = 4) against t⁺, how much more the farther positives weigh"
-    claim = "Small values do best; t⁺ = 2 and 3 lose more than a point."
+    claim = "On CIFAR-10 small values do best; t⁺ = 2 and 3 lose more than a point."
     expectation = "Level up to 1, a loss at 3."
     variables = ("t_pos",)
     x = ("t_pos", "t⁺")

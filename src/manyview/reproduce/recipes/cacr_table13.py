@@ -21,7 +21,7 @@ class NegativeSharpness(CacrGrid):
     name = "cacr-table13"
     where = "CACR, Table 13"
     title = "CACR against t⁻, how much more the nearer negatives weigh"
-    claim = "A small t⁻ does worse; the best is near 2 with one positive and near 0.9 with four."
+    claim = "On CIFAR-10 a small t⁻ does worse; the best is near 2 with one positive and near 0.9 with four."
     expectation = (
         "t⁻ = 0.5 behind in both; where the best lies may move with batches of 160 and 64 instead of 768 and 128."
     )

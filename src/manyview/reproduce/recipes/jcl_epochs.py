@@ -32,9 +32,10 @@ class Epochs(Grid):
         f"{JCL_REMARK} Each length is a run of its own, with its own cosine. On a laptop lengths are a quarter, half "
         "and all of the steps. A step of five keys costs twice one of MoCo v2, which sees the same images: costs are "
         "not equal here. A first seed with SGD and lr 0.06 was given up when its runs of a quarter and half of the "
-        "steps were known (linear after half: MoCo v2 39.7, vanilla 40.0, JCL 40.3 %)."
+        "steps were known (linear after half: MoCo v2 39.7, vanilla 40.0, JCL 40.3 %). The response has vanilla at one "
+        "length only, by its figures that of 200 epochs."
     )
-    paper_setup = "ImageNet-100, ResNet-50, 200 to 500 epochs"
+    paper_setup = "ImageNet-100, ResNet-50, 200 to 500 epochs; batch, lr and probe of App. D, as the response has none"
     variables = ("method", "length")
     x = ("length", "length of the training (laptop: share of the steps; paper: epochs)")
 

@@ -27,7 +27,7 @@ class Temperature(Grid):
     evenly = True
     comparisons = (
         Comparison("τ = 0.2", "τ = 0.05"),
-        Comparison("τ = 0.2", "τ = 0.1"),
+        Comparison("τ = 0.2", "τ = 0.3"),
         Comparison("τ = 0.2", "τ = 0.5"),
     )
 

@@ -61,5 +61,5 @@ class Memory(CostGrid):
         less = ours < HALF * everything
         sentence = "The claim holds here" if less else "The claim does not hold here"
         if less and without < HALF * everything:
-            sentence += ", but vanilla without a gradient to its keys is as frugal: it is the gradient that costs"
+            sentence += ", but vanilla without a gradient to its keys is frugal too: it is the gradient that costs"
         return f"{sentence}. One more key costs (fitted line): {words}."

@@ -1,0 +1,66 @@
+"""The encoder of a run, with its head, as it was at even distances of the way: for curves."""
+
+from collections.abc import Container, Iterator
+from pathlib import Path
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+
+from manyview.atomic import replacing
+from manyview.encoders import Encoder, build_encoder
+from manyview.errors import UserError
+from manyview.flags import saved_config
+from manyview.run_files import SNAPSHOTS
+
+__all__ = ["due", "encoders_of", "last_encoder", "save", "steps_of"]
+
+
+def due(steps: int, count: int) -> set[int]:
+    """After which of its steps a run is to have them: `count` of them, and the state before the first step."""
+    return {round(number * steps / count) for number in range(count + 1)} if count else set()
+
+
+def save(run: Path, step: int, encoder: Encoder) -> None:
+    state = encoder.state_dict()
+    plain = {name: each.detach().cpu().clone(memory_format=torch.contiguous_format) for name, each in state.items()}
+    with replacing(run / SNAPSHOTS / f"step-{step:08d}.safetensors") as file:
+        file.write(safetensors.torch.save(plain))
+
+
+def steps_of(run: Path) -> list[int]:
+    """Those that there are, ascending."""
+    return [_step(path) for path in _kept(run)]
+
+
+def encoders_of(run: Path, steps: Container[int] | None = None) -> Iterator[tuple[int, Encoder]]:
+    """(steps taken, encoder in eval mode), from the first to the last; only these `steps`, where some are named."""
+    for path in _kept(run):
+        if steps is None or _step(path) in steps:
+            yield _step(path), _load(run, path)
+
+
+def last_encoder(run: Path) -> Encoder:
+    return _load(run, _kept(run)[-1])
+
+
+def _kept(run: Path) -> list[Path]:
+    found = sorted((run / SNAPSHOTS).glob("step-*.safetensors"))
+    if not found:
+        raise UserError(f"{run} holds no {SNAPSHOTS}: start the run with --snapshots 10")
+    return found
+
+
+def _step(path: Path) -> int:
+    return int(path.stem.removeprefix("step-"))
+
+
+def _load(run: Path, path: Path) -> Encoder:
+    method, config = saved_config(run)
+    encoder = build_encoder(method.encoder_config(config.method, config.encoder), image_size=config.views.image_size)
+    try:
+        encoder.load_state_dict(safetensors.torch.load_file(path))
+    except (OSError, SafetensorError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"snapshot {path} cannot be read ({reason}): remove it") from error
+    return encoder.eval()
