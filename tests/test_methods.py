@@ -55,6 +55,15 @@ def test_jcl_enqueues_mean_keys_after_the_step_as_they_are() -> None:
     assert method.queue.owner[:N].tolist() == b.index.tolist()
 
 
+def test_jcl_may_enqueue_a_key_of_unit_length_instead() -> None:
+    method = moved(make(JCL, JCLConfig(queue_size=QUEUE, enqueue="first")))
+    b = batch(6)
+    method.step(b)
+    first = method.keys.encoder(b.views[1])
+    method.after_step()
+    assert torch.allclose(method.queue.keys[:N], first, atol=1e-10)
+
+
 @pytest.mark.parametrize(("step", "share"), [(0, 0.1), (4, 0.5), (9, 1.0)])
 def test_lambda_grows_to_its_value_in_the_last_step(step: int, share: float) -> None:
     method = make(JCL, JCLConfig(queue_size=QUEUE))

@@ -58,7 +58,7 @@ def test_a_run_directory_holds_what_it_promises(finished: Path) -> None:
     assert facts["config"]["encoder"]["backbone"] == "tiny"
     assert facts["config"]["method"] == {
         "temperature": 0.2, "queue_size": 32, "momentum": 0.99, "queue_start": "random", "mask_own": False,
-        "key_passes": 1, "keys": 2, "lam": 4.0, "lam_schedule": "linear",
+        "key_passes": 1, "keys": 2, "lam": 4.0, "lam_schedule": "linear", "enqueue": "mean",
     }  # fmt: skip
     assert facts["data"]["samples"] == 64
     assert [entry["step"] for entry in lines(finished)] == list(range(10))

@@ -22,6 +22,9 @@ class JCLConfig(MoCoV2Config):
     """λ, the weight of the keys' covariance: how much diversity the infinitely many positives have."""
     lam_schedule: Literal["linear", "constant"] = "linear"
     """λ grows linearly over the run, as the statistics say little early on, or is constant."""
+    enqueue: Literal["mean", "first"] = "mean"
+    """What becomes a negative of later queries: the mean of a sample's keys, as in Algorithm 1, which is shorter than
+    1, or its first key."""
 
 
 class JCL(MoCoV2):
@@ -42,6 +45,7 @@ class JCL(MoCoV2):
         positives = similarity(q, k)
         negatives = self.queue.similarity(q, batch.index)
         loss = jcl(positives, negatives, temperature=self.config.temperature, lam=lam)
-        self.fresh.append((k.mean(1), batch.index))  # Algorithm 1 enqueues the mean keys, not normalised again
+        enqueued = k.mean(1) if self.config.enqueue == "mean" else k[:, 0]  # Algorithm 1 does not normalise the mean
+        self.fresh.append((enqueued, batch.index))
         spread = positives.detach().var(1, correction=0).mean().sqrt()
         return {"loss": loss, "positive": positives.detach().mean(), "spread": spread, "lam": loss.new_tensor(lam)}
