@@ -81,9 +81,9 @@ class Search(Recipe):
     remarks = (
         f"First MoCo v2 alone was tried with {len(TRIED_FIRST)} choices of optimizer, learning rate and a few others, "
         "from which the set-up of all recipes of JCL comes (crops from 0.4, which did better still, were left to the "
-        f"search, as the paper's are from 0.2). Then every method has {TRIALS} trials of half the steps: "
-        "one with the values of the other recipes, the others drawn at random from the same choices (for JCL and "
-        "vanilla also the number of keys, 5, 3 or 8; for JCL λ, its course and what is enqueued), the same draws for all. Trials have a "
+        f"search, as the paper's are from 0.2). Then every method has {TRIALS} trials of half the steps: one with the "
+        "values of the other recipes, the others drawn at random from the same choices (for JCL and vanilla also the "
+        "number of keys, 5, 3 or 8; for JCL λ, its course and what is enqueued), the same draws for all. Trials have a "
         "seed of their own and are judged by linear accuracy on training images held out by hash; the best of each "
         "method then runs at full length on fresh seeds. A step of five keys costs twice one of MoCo v2."
     )
