@@ -1,7 +1,5 @@
 """CACR, Table 17: time of an iteration of several objectives in MoCo v2's frame."""
 
-from collections.abc import Mapping
-
 from matplotlib.figure import Figure
 
 from manyview.reproduce.cost_grid import CostGrid, mean
@@ -80,11 +78,11 @@ class TimeInMoCo(CostGrid):
         times = {key: mean(values) for key, values in self.values(found).items()}
         if times.keys() < PAPER_FIGURES.keys():
             return "Not decided here: not all of the objectives were measured."
-        ratios = {words: tuple(self.ratio(each, *keys) for each in (times, PAPER_FIGURES)) for words, *keys in RATIOS}
+        ratios = {
+            words: (times[first] / times[second], PAPER_FIGURES[first] / PAPER_FIGURES[second])
+            for words, first, second in RATIOS
+        }
         right = [abs(ours / theirs - 1) <= LIKE for ours, theirs in ratios.values()]
         words = "; ".join(f"{name} {ours:.2f} (the paper: {theirs:.2f})" for name, (ours, theirs) in ratios.items())
         holds = "holds here" if all(right) else "holds here in part" if any(right) else "does not hold here"
         return f"The claim {holds}, where a ratio within {LIKE:.0%} of the paper's counts as its: {words}."
-
-    def ratio(self, times: Mapping[tuple[str, str], float], first: tuple[str, str], second: tuple[str, str]) -> float:
-        return times[first] / times[second]
