@@ -29,7 +29,7 @@ from manyview.reproduce.training import Training
 ROOT = Path(__file__).parents[2]
 PARTS = ("query", *["positive"] * 4, *["negative"] * 9)
 EXPECTED = {
-    *("jcl-fig2a", "jcl-fig2b", "jcl-fig2c", "jcl-fig3", "jcl-memory", "jcl-epochs", "jcl-search"),
+    *("jcl-fig2a", "jcl-fig2b", "jcl-fig2c", "jcl-fig3", "jcl-memory", "jcl-epochs", "jcl-search", "jcl-enqueue"),
     *(f"cmc-{name}" for name in ("fig4", "fig5", "fig6", "table1", "table4", "table5")),
     *(f"cacr-fig{number}" for number in (3, 4, 5, "5-cifar100", 6, 7, 8, 9, 10)),
     *(f"cacr-table{number}" for number in (2, 10, 11, 12, 13, 14, 17, 20)),
@@ -150,6 +150,7 @@ def test_recipes_share_their_runs() -> None:
             ("jcl-fig2b", {"lam": "4"}),
             ("jcl-fig2c", {"temperature": "0.2"}),
             ("jcl-epochs", {"method": "jcl", "length": "1"}),
+            ("jcl-enqueue", {"enqueued": "mean", "lam": "4"}),
         )
     ]
     assert len(set(wanted)) == 1

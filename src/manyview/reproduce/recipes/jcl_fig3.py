@@ -96,8 +96,8 @@ class Distributions(Recipe):
         apart = [float(row[4]) for row in self.tables(found)[0].rows if row[1] == QUANTITIES["similarity"][0]]
         return (
             f"{verdict[difference.supports('above')]} Mean similarity of JCL less MoCo v2, in hundredths, over "
-            f"{difference.seeds} seed{'s' * (difference.seeds > 1)}: {difference}. D of a seed: {min(apart):.3f} to "
-            f"{max(apart):.3f}."
+            f"{difference.seeds} seed{'s' * (difference.seeds > 1)}: {difference}. D of a seed (0: alike, 1: apart): "
+            f"{min(apart):.3f} to {max(apart):.3f}."
         )
 
     def rivals(self, found: Found, done: Sequence[Job]) -> tuple[Job, Job] | None:
