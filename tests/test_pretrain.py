@@ -199,6 +199,27 @@ def test_resume_refuses_other_data(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "--data scenes:80 is not what" in capsys.readouterr().err
 
 
+def test_a_run_that_is_older_than_a_flag_goes_on_with_its_default(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished, run, symlinks=True)
+    (run / "checkpoints/step-00000010.pt").unlink()
+    facts, older = json.loads((run / "config.json").read_text()), run / "checkpoints/step-00000008.pt"
+    state = torch.load(older, weights_only=True)
+    saved = json.loads(state["config"])
+    for config in (saved, facts["config"]):
+        del config["method"]["enqueue"], config["run"]["snapshots"]
+    torch.save({**state, "config": json.dumps(saved)}, older)
+    (run / "config.json").write_text(json.dumps(facts))
+    assert main(["resume", str(run)]) == 0
+    assert (run / "encoder.safetensors").read_bytes() == (finished / "encoder.safetensors").read_bytes()
+    (run / "checkpoints/step-00000010.pt").unlink()
+    edit_config(run, "method", "enqueue", "first")
+    assert main(["resume", str(run)]) == 2
+    assert "- enqueue = mean; + enqueue = first" in capsys.readouterr().err
+
+
 def test_a_subset_is_drawn_once_and_kept(tmp_path: Path) -> None:
     run = tmp_path / "run"
     words = ["--max-steps", "4", "--checkpoint-every", "2", "--subset", "90"]

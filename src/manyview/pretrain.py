@@ -6,7 +6,7 @@ import platform
 import signal
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +89,7 @@ def resume(run: Path, kind: type[Method], config: AnyConfig, source: Source, con
     """Carries an interrupted run on, exactly where its last checkpoint left it."""
     path = checkpoint.latest(run / CHECKPOINTS)
     state = checkpoint.load(path)
-    refuse_other(json.loads(state["config"]), plain(config), path)  # first: the configuration also chooses samples
+    refuse_other(json.loads(state["config"]), config, path)  # first: the configuration also chooses samples
     facts = read_config(run)
     if source.fingerprint != facts["data"]["fingerprint"]:
         raise UserError(
@@ -219,11 +219,16 @@ def save(run: Path, config: AnyConfig, parts: Parts, *, step: int) -> None:
     checkpoint.save(run / CHECKPOINTS, step, state, keep=config.run.keep)
 
 
-def refuse_other(saved: dict[str, Any], given: dict[str, Any], path: Path) -> None:
-    """Another configuration would quietly make another run of it."""
+def refuse_other(saved: dict[str, Any], config: AnyConfig, path: Path) -> None:
+    """Another configuration would quietly make another run of it. A flag that is newer than the checkpoint had its
+    default there."""
+    given = plain(config)
+    for group, values in given.items():
+        newer = {each.name: each.default for each in fields(getattr(config, group)) if each.name in values}
+        saved[group] = json.loads(json.dumps(newer, default=str)) | saved.get(group, {})
     old, new = (
-        [f"{key} = {value}" for group in config.values() for key, value in group.items() if key not in FREE]
-        for config in (saved, given)
+        [f"{key} = {value}" for group in each.values() for key, value in sorted(group.items()) if key not in FREE]
+        for each in (saved, given)
     )
     if old != new:
         diff = [line for line in difflib.ndiff(old, new) if line[0] in "+-"]
