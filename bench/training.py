@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from bench.lines import (
+    KEPT_MEMORY,
     STEP_OVERHEAD,
     STEP_OVERHEAD_VIEWS,
     TRAIN_JCL,
@@ -20,6 +21,7 @@ from bench.lines import (
 from bench.race import Race, Side
 from bench.remote import Remote
 from bench.steps import BATCH, KEYS, QUEUE, SIZE, bare_loop
+from manyview.allocator import keep_freed_memory
 from manyview.cost.steps import Ready, Steps, augmentation, endless, loop, method_of
 from manyview.data import Loader, open_source
 from manyview.views import recipe
@@ -47,6 +49,7 @@ def end_to_end(quick: bool, processes: ExitStack) -> Race:
     made: dict[str, tuple[str, dict[str, Any], str]] = {
         TRAIN_MOCO.ours: ("ours", {"name": "moco-v2", **size}, "DEFAULT"),
         TRAIN_JCL.ours: ("ours", {"name": "jcl", "keys": KEYS, **size}, "DEFAULT"),
+        KEPT_MEMORY.theirs: ("ours", {"name": "jcl", "keys": KEYS, "keep": False, **size}, "DEFAULT"),
     }
     wirings = ((2, False), (2, True), (1 + KEYS, False), (1 + KEYS, True))  # of the lines but the last
     for lines, policy in ((TRAINING, "DEFAULT"), (TRAINING_PASSIVE, "PASSIVE")):
@@ -64,14 +67,17 @@ def end_to_end(quick: bool, processes: ExitStack) -> Race:
         "wait_policies": {name: policy for name, (_, _, policy) in made.items()},
     }
     repeats = 1 if quick else 5
-    return Race(sides, making((*TRAINING, *TRAINING_PASSIVE), batch * steps), THREADS, repeats=repeats, facts=facts)
+    lines = making((*TRAINING, *TRAINING_PASSIVE, KEPT_MEMORY), batch * steps)
+    return Race(sides, lines, THREADS, repeats=repeats, facts=facts)
 
 
 def making(lines: Sequence[Line], images: int) -> tuple[Line, ...]:
     return tuple(line.making(images) for line in lines)
 
 
-def ours(*, name: str, steps: int, batch: int, **settings: Any) -> Side:
+def ours(*, name: str, steps: int, batch: int, keep: bool = True, **settings: Any) -> Side:
+    if keep:  # as the command line does
+        keep_freed_memory()
     method = method_of(name, **settings)
     loader = Loader(open_source("scenes"), batch_size=batch, seed=0, stop=1_000_000)
     return stretch(loop(method, loader, augmentation(method.view_count(method.config), SIZE)), steps)

@@ -23,6 +23,13 @@ def private_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         os.environ["MANYVIEW_CACHE"] = before
 
 
+@pytest.fixture(autouse=True)
+def plain_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands that tests run in their own process leave its memory as it is: what a test finds must not depend on
+    which others ran before it."""
+    monkeypatch.setattr("manyview.cli.keep_freed_memory", lambda: None)
+
+
 @pytest.fixture(scope="session")
 def real_data() -> Path:
     """Real images (cifar10/*.tar, coco-mini/), named by MANYVIEW_TEST_DATA; without them their tests are skipped."""

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from manyview import __version__, counter, distributed
+from manyview.allocator import keep_freed_memory
 from manyview.data import open_source, pack
 from manyview.encoders import export, load
 from manyview.errors import UserError
@@ -38,6 +39,7 @@ console = Console()
 
 def main(argv: list[str] | None = None) -> int:
     """Runs one command; a user's mistake is one line on stderr and exit code 2."""
+    keep_freed_memory()
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         if not words or words[0] in ("-h", "--help"):

@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from manyview.allocator import keep_freed_memory
 from manyview.cost.steps import QUEUE, Ready, augmentation, endless, forward_pass, loop, method_of
 from manyview.methods import METHODS, find
 
@@ -51,6 +52,7 @@ def measure(
         ready = Ready(augmentation(method.view_count(method.config), size), images)
         ready.made = ready.made.to(device)
         once = loop(method, endless(images), ready, device=device).__next__
+    keep_freed_memory()  # as the command line does, but only now: what the set-up freed is not in the step's way
     forget_peak(device)
     before = peak(device)
     times = []
