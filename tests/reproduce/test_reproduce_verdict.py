@@ -48,6 +48,10 @@ def test_two_seeds_give_no_interval_and_decide_nothing() -> None:
             [Comparison("near", "w"), Comparison("near", "b")],
             "Not decided here: none of 2 differences is clear of chance, 1 of which points the paper's way.",
         ),
+        (
+            [Comparison("near", "w"), Comparison("near", "w")],
+            "Not decided here: none of 2 differences is clear of chance, all of which point the paper's way.",
+        ),
         ([Comparison("b", "b", "level")], "The claim holds here"),
         ([Comparison("b", "gone")], "Not run"),
     ],

@@ -121,7 +121,7 @@ class BesideRandom:
         for views in self.groups:
             records = evaluate(
                 run, protocols, setting.train, setting.test, views=views, seed=seed, workers=setting.workers,
-                device=pick_device(setting.device), progress=False,
+                device=pick_device(setting.device),
             )  # fmt: skip
             for record in records:
                 named = {"view": ",".join(views)} if views else {}

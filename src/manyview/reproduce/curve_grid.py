@@ -79,6 +79,10 @@ class CurveGrid(Recipe):
     def axis(self, found: Found) -> str:
         return "optimizer steps" if found.setting.scale == "laptop" else "epochs"
 
+    def shown_seeds(self, found: Found) -> str:
+        ends = [self.at_end(found, imbalance) for imbalance in self.imbalances]
+        return self.counted_seeds(found, [len(seeds) for end in ends for seeds in end.values()])
+
     def tables(self, found: Found) -> list[Table]:
         rows = []
         for imbalance in self.imbalances:

@@ -90,6 +90,9 @@ class Grid(Recipe):
         show_points(axes)
         return made
 
+    def shown_seeds(self, found: Found) -> str:
+        return self.counted_seeds(found, [len(rows) for rows in self.setups(found).values()])
+
     def verdict(self, found: Found) -> str:
         return judge(self.asked(found.setting), self.values(found))
 

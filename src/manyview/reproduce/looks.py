@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from manyview.data import Source, holdout, open_source
+from manyview.data.source import track
 from manyview.diagnose import Watch
 from manyview.encoders import FrozenEncoder, load
 from manyview.evaluate import Protocol, evaluate, extract, knn, linear, open_test
@@ -13,7 +14,7 @@ from manyview.reproduce.job import Row
 from manyview.reproduce.setting import Setting
 from manyview.run_files import read_config
 from manyview.setup import build_augment, pick_device
-from manyview.snapshots import encoders_of
+from manyview.snapshots import encoders_of, steps_of
 
 __all__ = ["Accuracy", "AccuracyCurve", "EntropyCurve", "HeldOut", "place_in_run", "tested_images"]
 
@@ -35,7 +36,7 @@ class Accuracy:
     def __call__(self, run: Path, setting: Setting) -> list[Row]:
         records = evaluate(
             run, self.protocols, setting.train, setting.test, views=self.views, random=False,
-            workers=setting.workers, device=pick_device(setting.device), progress=False,
+            workers=setting.workers, device=pick_device(setting.device),
         )  # fmt: skip
         columns = {record["protocol"].partition("-")[0]: _percent(record["top1"]) for record in records}
         return [columns]
@@ -52,11 +53,11 @@ class HeldOut:
     def __call__(self, run: Path, setting: Setting) -> list[Row]:
         encoder = load(run).to(pick_device(setting.device))
         parts = holdout(open_source(setting.train), self.share)
-        train, test = (extract(encoder, part, workers=setting.workers) for part in parts)
+        train, test = (extract(encoder, part, workers=setting.workers, progress=True) for part in parts)
         return [
             {
-                "knn": _percent(knn(train, test).top1),
-                "linear": _percent(linear(train, test).top1),
+                "knn": _percent(knn(train, test, progress=True).top1),
+                "linear": _percent(linear(train, test, progress=True).top1),
             }
         ]
 
@@ -72,7 +73,7 @@ class EntropyCurve:
         images, device = tested_images(setting), pick_device(setting.device)
         watch = Watch(images, build_augment(method, config), name=images.name, t_neg=T_NEG, workers=setting.workers)
         rows = []
-        for step, encoder in encoders_of(run):
+        for step, encoder in track(encoders_of(run), "entropy of the snapshots", len(steps_of(run))):
             seen = watch(encoder.to(device))
             rows.append(
                 {
@@ -105,7 +106,7 @@ class AccuracyCurve:
             frozen = FrozenEncoder.of(encoder, image_size=config.views.image_size, mean=look.mean, std=look.std)
             [record] = evaluate(
                 frozen, self.protocol, setting.train, setting.test, random=False, workers=setting.workers,
-                device=pick_device(setting.device), progress=False,
+                device=pick_device(setting.device),
             )  # fmt: skip
             yield {**place_in_run(run, step), "linear": _percent(record["top1"])}
 

@@ -79,8 +79,8 @@ def bars(
     y: str,
     paper: Mapping[str, Mapping[str, float]] | None = None,
 ) -> None:
-    """A dot for the mean of each set-up with a line from the least to the most, side by side for each group, which has
-    a marker of its own; the paper's values in grey on an axis of their own."""
+    """A marker for the mean of each set-up on a line from the least to the most, with a stroke for each value, side by
+    side for each group; the paper's values in grey on an axis of their own."""
     names = list(dict.fromkeys(name for group in groups.values() for name in group))
     right = _papers_axis(axes, y) if paper else None
     for number, (label, group) in enumerate(groups.items()):
@@ -88,8 +88,9 @@ def bars(
         for place, name in enumerate(names):
             values = group.get(name, ())
             if values:
-                axes.plot([place + shift] * 2, [min(values), max(values)], color=PALETTE[number], linewidth=2)
-                axes.plot([place + shift], [statistics.mean(values)], marker, color=PALETTE[number])
+                at = [place + shift] * len(values)
+                axes.plot(at, sorted(values), "_-", color=PALETTE[number], linewidth=1.5, markersize=7)
+                axes.plot(at[:1], [statistics.mean(values)], marker, color=PALETTE[number])
             if right is not None and paper is not None and name in paper.get(label, {}):
                 right.plot([place + shift], [paper[label][name]], marker, color=PAPER, markersize=4)
         axes.plot([], [], marker, color=PALETTE[number], label=label)

@@ -1,7 +1,7 @@
 """What a recipe is: the runs that a table or figure needs, how it is drawn, and what the paper says of it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -83,8 +83,15 @@ class Recipe(ABC):
 
     def shown_seeds(self, found: Found) -> str:
         """What the figure shows of them."""
-        seeds = found.setting.seeds
-        return f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds, least to most"
+        return self.counted_seeds(found, [len(found.setting.seeds)])
+
+    def counted_seeds(self, found: Found, counts: Collection[int]) -> str:
+        """The same where set-ups have so many seeds each."""
+        if len(found.setting.seeds) == 1:
+            return f"seed {found.setting.seeds[0]}"
+        least, most = min(counts, default=0), max(counts, default=0)
+        number = f"{most}" if least == most else f"{least} to {most}"
+        return f"{number} seed{'s' * (most > 1)}, least to most"
 
     @abstractmethod
     def verdict(self, found: Found) -> str:

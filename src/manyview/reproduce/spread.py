@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from manyview import counter
 from manyview.data import Source, open_source
+from manyview.data.source import track
 from manyview.diagnose import positive_similarity
 from manyview.diagnose.embeddings import separation
 from manyview.encoders import FrozenEncoder, load
@@ -60,7 +61,7 @@ class Spread:
         chosen = counter.permutation(len(source), config.run.seed, _TAG)[: self.images].tolist()
         parts = [
             similarity_and_variance(_features(encoder, source, augment, chosen[start : start + _AT_ONCE]))
-            for start in range(0, len(chosen), _AT_ONCE)
+            for start in track(range(0, len(chosen), _AT_ONCE), f"{self.views} views of each image")
         ]
         similarities, variances = (torch.cat(each) for each in zip(*parts, strict=True))
         width = encoder.num_features

@@ -103,7 +103,8 @@ def judge(comparisons: Sequence[Comparison], values: Mapping[str, Mapping[int, f
         )
     if unclear:
         others = "" if not for_it and not against else f"; {len(unclear)} {_are(len(unclear))} not clear of chance"
-        ways = f"{sum(unclear) or 'none'} of which {'points' if sum(unclear) <= 1 else 'point'} the paper's way"
+        many = "all" if len(unclear) == sum(unclear) > 1 else sum(unclear) or "none"
+        ways = f"{many} of which {'points' if sum(unclear) <= 1 else 'point'} the paper's way"
         words += f"{others}, {ways}"
     sentences = [f"{words}{part}."]
     sentences += [f"{few} more {'have' if few > 1 else 'has'} too few seeds for an interval."] if few else []
