@@ -396,8 +396,8 @@ class ReproduceArgs:
     out: Path = Path("runs/reproduce")
     """Where runs, figures and pages go; recipes that share it share their runs."""
     results: Path | None = None
-    """Directory of CSV files to which finished runs add their rows, and whose rows count as done: OUT/results if not
-    given."""
+    """Directory of CSV files to which finished runs add their rows, and whose rows count as done, also those of other
+    recipes: OUT/results if not given."""
     steps: int | None = None
     """Optimizer steps of every run instead of the recipe's budget."""
     quick: bool = False

@@ -3,6 +3,7 @@
 import csv
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +23,8 @@ from manyview.reproduce.job import Job, Row
 from manyview.reproduce.present import png, titled
 from manyview.reproduce.recipe import Found, Recipe
 from manyview.reproduce.recipes.cacr_table2 import Imbalance
-from manyview.reproduce.results import sections
-from manyview.reproduce.store import IMAGES, Store
+from manyview.reproduce.results import SETTINGS, USUAL, sections
+from manyview.reproduce.store import IMAGES, RUN, Store, known
 from manyview.reproduce.training import Training
 
 ROOT = Path(__file__).parents[2]
@@ -65,7 +66,7 @@ def test_the_flags_of_all_runs_are_those_of_pretrain(scale: Scale) -> None:
 
 
 def test_the_papers_set_ups() -> None:
-    jcl = " ".join(trainings(RECIPES["jcl-fig2a"], "paper")[0].words)
+    jcl = " ".join(trainings(RECIPES["jcl-fig2b"], "paper")[5].words)
     for words in (
         "--backbone resnet18",
         "--batch-size 128",
@@ -88,7 +89,7 @@ def test_results_hold_every_key(name: str) -> None:
     recipe = RECIPES[name]
     for job in recipe.jobs(Setting("laptop", "CIFAR", (0, 1)), Store(Path("nowhere"), name)):
         assert {*job.keys, "seconds"} <= set(recipe.columns(job.table))
-        assert IMAGES not in recipe.columns(job.table)  # the store's own
+        assert not {IMAGES, RUN} & set(recipe.columns(job.table))  # the store's own
         assert job.expected_seconds > 0
 
 
@@ -119,6 +120,34 @@ def test_figures_tables_and_verdict_come_from_rows_alone(name: str, tmp_path: Pa
         assert rivals[0].keys["seed"] == rivals[1].keys["seed"]
         assert rivals[0].identity != rivals[1].identity
         assert {job.table for job in rivals} == {""}
+
+
+def test_a_figure_says_when_some_set_ups_have_fewer_seeds_than_others() -> None:
+    recipe, setting = RECIPES["jcl-fig2b"], Setting("laptop", "CIFAR", (0, 1, 2))
+    rows = [
+        {"lam": lam, "seed": str(seed), "linear": "50"} for lam, seeds in (("0", 1), ("4", 3)) for seed in range(seeds)
+    ]
+    assert recipe.shown_seeds(Found({"": rows}, setting)) == "1 to 3 seeds, least to most"
+    assert recipe.shown_seeds(Found({"": rows[1:]}, setting)) == "3 seeds, least to most"
+    assert recipe.shown_seeds(Found({"": rows[:2]}, setting)) == "1 seed, least to most"  # of the three none but this
+    assert recipe.shown_seeds(Found({"": rows[:1]}, replace(setting, seeds=(0,)))) == "seed 0"
+    curves = [
+        {"method": method, "imbalance": "none", "seed": str(seed), "step": "1", "entropy": "5"}
+        for method, seeds in (("CL", 2), ("CACR (K = 1)", 3))
+        for seed in range(seeds)
+    ]
+    assert RECIPES["cacr-fig3"].shown_seeds(Found({"": curves}, setting)) == "2 to 3 seeds, least to most"
+
+
+@pytest.mark.parametrize(
+    ("tables", "panels"), [(("optimizers",), 1), (("optimizers", "trials"), 1), (("trials", ""), 2)]
+)
+def test_a_search_shows_what_is_there_of_it(tables: tuple[str, ...], panels: int) -> None:
+    recipe, setting = RECIPES["jcl-search"], Setting("laptop", "CIFAR", (0,))
+    found = Found({table: [{"method": "moco-v2", "seed": "0", "linear": "40"}] for table in tables}, setting)
+    shown = [axes for axes in recipe.draw(found).axes if axes.get_title()]
+    assert [bool(axes.lines) for axes in shown] == [True] * panels
+    assert recipe.shown_seeds(found) == f"trials of seed 100, {'then seed 0' if '' in tables else 'least to most'}"
 
 
 def made_up(recipe: Recipe, job: Job, number: int) -> list[Row]:
@@ -353,18 +382,31 @@ def accuracies(values: Mapping[tuple[str, str], float]) -> Found:
     return Found({"": rows}, Setting("laptop", "CIFAR", (1, 2, 3)))
 
 
-def test_every_committed_row_of_table_2_is_one_of_the_recipes() -> None:
-    recipe, store = RECIPES["cacr-table2"], Store(ROOT / "results", "cacr-table2", "", "50000/10")
-    seeds = tuple(sorted({int(row["seed"]) for row in store.rows()}))
-    jobs = recipe.jobs(Setting("laptop", "CIFAR", seeds), store)
-    for table in ("", "trials"):
-        with open(store.path(table), newline="", encoding="utf-8") as file:
-            assert next(csv.reader(file)) == [*recipe.columns(table), "images"]
-        matched = [row for job in jobs if job.table == table for row in store.rows_of(job)]
-        assert sorted(map(str, matched)) == sorted(map(str, store.rows(table)))
-    assert len(store.rows("trials")) == 15
+def test_every_committed_row_came_about_by_the_flags_that_its_recipe_has_now() -> None:
+    unclaimed = {path: rows_in(path) for path in (ROOT / "results").glob("*.csv")}
+    for recipe in RECIPES.values():
+        for setting in SETTINGS.values():
+            for images in USUAL.values() if recipe.takes_images else (None,):
+                store = Store(ROOT / "results", recipe.name, setting.suffix, images)
+                seeds = tuple(sorted({int(row["seed"]) for row in store.rows()})) or (0,)
+                jobs = recipe.jobs(replace(setting, seeds=seeds), store)
+                assert store.outdated(jobs) == 0
+                for job in jobs:
+                    for row in store.rows_of(job):
+                        unclaimed[store.path(job.table)].remove(row)
+    assert not any(unclaimed.values())
+
+
+def rows_in(path: Path) -> list[Row]:
+    with open(path, newline="", encoding="utf-8") as file:
+        return [known(row) for row in csv.DictReader(file)]
+
+
+def test_the_page_shows_the_trials_of_table_2() -> None:
+    trials = rows_in(ROOT / "results" / "cacr-table2-trials.csv")
+    assert len(trials) == 15
     text = "\n".join(each.text for each in sections(ROOT / "results"))
-    assert all(row["linear"] in text for row in store.rows("trials"))
+    assert all(row["linear"] in text for row in trials)
 
 
 def test_the_page_of_results_is_what_the_files_say(tmp_path: Path) -> None:
@@ -389,8 +431,25 @@ def test_a_page_has_a_section_for_each_set_of_images(tmp_path: Path) -> None:
     assert [heading.partition("2(c)")[2] for heading in headings] == [")", "), 50000 images of 100 classes"]
     assert [each.name for each in made] == ["jcl-fig2c", "jcl-fig2c-50000-100"]
     (tmp_path / "cmc-fig6.csv").write_text("draw,seed,steps,knn,linear,seconds\n64,0,600,1,1,1\n")
-    with pytest.raises(UserError, match=r"cmc-fig6\.csv does not say of which images"):
+    with pytest.raises(UserError, match=r"cmc-fig6\.csv has no column 'run'"):
         list(sections(tmp_path))
+
+
+def test_the_page_forgets_seeds_whose_rows_no_longer_count(tmp_path: Path) -> None:
+    recipe, setting = RECIPES["jcl-fig2c"], Setting("laptop", "CIFAR", (0, 1))
+    store = Store(tmp_path, recipe.name, "", "50000/10")
+    for number, job in enumerate(recipe.jobs(setting, store)):
+        store.add(job, recipe.columns(), made_up(recipe, job, number))
+    path = store.path()
+    old = recipe.jobs(replace(setting, seeds=(1,)), store)[0].digest
+    assert "--seeds 0,1 " in next(sections(tmp_path)).text
+    rows = [line if ",1," not in line else line.replace(line.split(",")[-2], "0" * len(old)) for line in lines_of(path)]
+    path.write_text("\n".join(rows) + "\n")
+    assert "--seeds 0 " in next(sections(tmp_path)).text
+
+
+def lines_of(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines()
 
 
 def test_a_page_without_markers_is_refused(tmp_path: Path) -> None:

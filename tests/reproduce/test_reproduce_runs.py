@@ -5,7 +5,7 @@ import re
 import signal
 import tarfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -23,7 +23,8 @@ from manyview.reproduce.closeup import Map
 from manyview.reproduce.grid import Grid
 from manyview.reproduce.job import Job, Row, alone, place
 from manyview.reproduce.looks import Accuracy, AccuracyCurve, EntropyCurve, HeldOut
-from manyview.reproduce.runner import Clock, carry_out
+from manyview.reproduce.recipe import Recipe
+from manyview.reproduce.runner import Clock, carry_out, done_of
 from manyview.reproduce.setting import Setting
 from manyview.reproduce.spread import Spread
 from manyview.reproduce.store import Store
@@ -229,12 +230,80 @@ def test_runs_that_wait_for_another_process_are_waited_for(
     assert capsys.readouterr().out.count("waiting for another process") == 1
 
 
+def test_runs_of_another_recipe_are_not_made_again(
+    data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Other(Breaking):
+        name = "other"
+
+    for name, kind, ran in (("breaking", Breaking, 3), ("other", Other, 0)):
+        monkeypatch.setitem(reproduce.RECIPES, name, kind({}))
+        assert main(words(name, data, tmp_path)) == 0
+        shown = capsys.readouterr().out
+        assert shown.count("done: knn") == ran
+        assert f"{3 - ran} done" in shown
+    assert (tmp_path / "quick" / "results" / "other.csv").exists()
+
+
+def test_what_another_process_ends_between_two_looks_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe, setting = Waiting({}), Setting("laptop", "", (0,), quick=True)
+    store = Store(tmp_path / "results", recipe.name)
+    first = recipe.jobs(setting, store)[0]
+    monkeypatch.setattr("manyview.reproduce.runner.done_of", ended_meanwhile(first, recipe, tmp_path, setting))
+    assert carry_out(recipe, setting, tmp_path, store, Console(file=io.StringIO())).whole
+
+
+def ended_meanwhile(
+    first: Job, recipe: Recipe, where: Path, setting: Setting
+) -> Callable[[list[Job], Recipe, Store], list[Job]]:
+    """As `done_of`, after the other process has added its row."""
+
+    def look(jobs: list[Job], _: Recipe, store: Store) -> list[Job]:
+        store.add(first, recipe.columns(), first.perform(where, setting, Console()))
+        return done_of(jobs, recipe, store)
+
+    return look
+
+
+def test_what_waits_is_not_taken_from_elsewhere(tmp_path: Path) -> None:
+    """Its flags are not known yet, whatever stands in their place."""
+    recipe, setting = Waiting({}), Setting("laptop", "", (0,))
+    whole = Store(tmp_path, "breaking", "", "50000/10")
+    *_, last = Breaking({}).jobs(setting, whole)
+    whole.add(last, recipe.columns(), last.perform(tmp_path, setting, Console()))
+    store = Store(tmp_path, "waiting", "", "50000/10")
+    assert done_of(recipe.jobs(setting, store), recipe, store) == []
+
+
 def test_a_process_does_not_wait_for_what_nothing_waits_for(tmp_path: Path) -> None:
     recipe, setting = Breaking({}), Setting("laptop", "", (0,), quick=True)
     store = Store(tmp_path / "results", recipe.name)
     with alone(place(recipe.jobs(setting, store)[0], setting, tmp_path)):
         outcome = carry_out(recipe, setting, tmp_path, store, Console())
     assert (len(outcome.done), len(outcome.elsewhere)) == (2, 1)
+
+
+def test_what_another_process_has_ended_is_no_longer_in_its_hands(tmp_path: Path) -> None:
+    recipe, setting = Breaking({}), Setting("laptop", "", (0,), quick=True)
+    store = Store(tmp_path / "results", recipe.name)
+    first, second, _ = recipe.jobs(setting, store)
+    told: list[str] = []
+
+    class Ending(Console):
+        """The other process is done with the first run while this one begins the second."""
+
+        def print(self, *words: object, **_: object) -> None:
+            told.extend(map(str, words))
+            if f": {second}" in told[-1]:
+                store.add(first, recipe.columns(), first.perform(tmp_path, setting, self))
+
+    with alone(place(first, setting, tmp_path)):
+        outcome = carry_out(recipe, setting, tmp_path, store, Ending())
+    assert outcome.whole
+    assert outcome.elsewhere == []
+    assert len(told) == 4
 
 
 def test_only_whole_runs_tell_how_long_the_rest_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
 """Files of results: a row for each finished job, once."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -17,9 +17,12 @@ COLUMNS = ("keys", "seed", "linear")
 
 @dataclass(frozen=True)
 class Fixed(Job):
+    what: str = field(default="", kw_only=True)
+    more: str = field(default="", kw_only=True)
+
     @property
     def identity(self) -> str:
-        return f"fixed {dict(self.keys)}"
+        return f"{self.what or dict(self.keys)} {self.more}"
 
     @property
     def expected_seconds(self) -> float:
@@ -30,12 +33,14 @@ class Fixed(Job):
 
 
 def test_rows_are_kept_once_and_found_by_their_keys(tmp_path: Path) -> None:
-    store, job = Store(tmp_path, "recipe"), Fixed({"keys": "5", "seed": "0"})
+    store, job, other = Store(tmp_path, "recipe"), Fixed({"keys": "5", "seed": "0"}), Fixed({"keys": "5", "seed": "1"})
     assert store.rows_of(job) == []
     for _ in range(2):
         store.add(job, COLUMNS, [{**job.keys, "linear": "47.20"}])
-    store.add(Fixed({"keys": "5", "seed": "1"}), COLUMNS, [{"keys": "5", "seed": "1", "linear": "48.00"}])
-    assert (tmp_path / "recipe.csv").read_text() == "keys,seed,linear\n5,0,47.20\n5,1,48.00\n"
+    store.add(other, COLUMNS, [{**other.keys, "linear": "48.00"}])
+    assert (tmp_path / "recipe.csv").read_text() == (
+        f"keys,seed,linear,run\n5,0,47.20,{job.digest}\n5,1,48.00,{other.digest}\n"
+    )
     assert store.rows_of(job) == [{"keys": "5", "seed": "0", "linear": "47.20"}]
 
 
@@ -43,18 +48,72 @@ def test_rows_of_other_images_are_kept_and_not_taken_for_these(tmp_path: Path) -
     job, stores = Fixed({"keys": "5", "seed": "0"}), [Store(tmp_path, "recipe", "", f"50000/{n}") for n in (10, 100)]
     for store, linear in zip(stores, ("47.20", "21.00"), strict=True):
         assert store.rows_of(job) == []
+        assert not store.adopt(job, COLUMNS)
         store.add(job, COLUMNS, [{**job.keys, "linear": linear}])
-    assert (tmp_path / "recipe.csv").read_text() == "keys,seed,linear,images\n5,0,47.20,50000/10\n5,0,21.00,50000/100\n"
+    assert (tmp_path / "recipe.csv").read_text() == (
+        f"keys,seed,linear,run,images\n5,0,47.20,{job.digest},50000/10\n5,0,21.00,{job.digest},50000/100\n"
+    )
     assert [store.rows_of(job)[0]["linear"] for store in stores] == ["47.20", "21.00"]
     assert list(stores[0].rows()[0]) == list(COLUMNS)
     assert stores[0].sets() == ["50000/10", "50000/100"]
 
 
-def test_a_file_that_does_not_know_its_images_is_named(tmp_path: Path) -> None:
-    (tmp_path / "recipe.csv").write_text("keys,seed,linear\n5,0,47.20\n")
-    with pytest.raises(UserError, match=r"recipe\.csv does not say .*: add the column images, as 50000/10"):
+def test_rows_that_came_about_by_other_flags_do_not_count(tmp_path: Path) -> None:
+    store, job = Store(tmp_path, "recipe", "", "50000/10"), Fixed({"keys": "5", "seed": "0"})
+    store.add(job, COLUMNS, [{**job.keys, "linear": "47.20"}])
+    assert store.outdated([job]) == 0
+    changed = Fixed(job.keys, more="--lr 1")
+    assert store.rows_of(changed) == []
+    assert store.outdated([changed]) == 1
+    store.add(changed, COLUMNS, [{**job.keys, "linear": "10.00"}])
+    assert [store.rows_of(each)[0]["linear"] for each in (job, changed)] == ["47.20", "10.00"]
+
+
+def test_what_another_recipe_has_done_and_measured_is_known_here_too(tmp_path: Path) -> None:
+    first, second = (Store(tmp_path, name, "", "50000/10") for name in ("first", "second"))
+    first.add(Fixed({"seed": "0"}, what="a run"), ("seed", "linear"), [{"seed": "0", "linear": "47.20"}])
+    job = Fixed({"lam": "4", "seed": "0"}, what="a run")
+    assert not second.adopt(job, ("lam", "seed", "linear", "entropy"))  # nobody looked at that
+    (tmp_path / "a.csv").write_text("of another kind\n")
+    (tmp_path / "b.csv").write_bytes(b"caf\xe9\n")
+    (tmp_path / "c.csv").mkdir()
+    assert second.adopt(job, ("lam", "seed", "linear"))
+    assert second.rows_of(job) == [{"lam": "4", "seed": "0", "linear": "47.20"}]
+    assert not second.adopt(Fixed({"lam": "4", "seed": "1"}, what="another run"), ("lam", "seed", "linear"))
+    on_scenes = Store(tmp_path, "first", "-scenes", "50000/10")  # as many, and not the same ones
+    assert not on_scenes.adopt(job, ("lam", "seed", "linear"))
+    weighed = Store(tmp_path, "weighed")
+    assert not weighed.adopt(job, ("lam", "seed", "linear"))  # on another machine, maybe
+
+
+def test_of_several_jobs_that_are_alike_one_is_taken(tmp_path: Path) -> None:
+    first, second = (Store(tmp_path, name, "", "50000/10") for name in ("first", "second"))
+    for batch in ("32", "64"):
+        rows = [{"batch": batch, "step": step, "linear": step} for step in ("1", "2")]
+        first.add(Fixed({"batch": batch}, what="a run"), ("batch", "step", "linear"), rows)
+    job = Fixed({"seed": "0"}, what="a run")
+    assert second.adopt(job, ("seed", "step", "linear"))
+    assert second.rows_of(job) == [{"seed": "0", "step": step, "linear": step} for step in ("1", "2")]
+
+
+def test_a_file_with_other_columns_than_its_recipe_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    store, job = Store(tmp_path, "recipe", "", "50000/10"), Fixed({"keys": "5", "seed": "0"})
+    store.check("", COLUMNS)
+    store.add(job, COLUMNS, [{**job.keys, "linear": "47.20"}])
+    store.check("", COLUMNS)
+    with pytest.raises(
+        UserError, match=r"recipe\.csv has the columns keys, seed, linear, run, images, .*: move it away"
+    ):
+        store.check("", ("lam", "seed", "linear"))
+
+
+@pytest.mark.parametrize("column", ["run", "images"])
+def test_a_file_without_what_tells_its_rows_apart_is_named(column: str, tmp_path: Path) -> None:
+    columns = ["keys", "seed", "run", "images"]
+    columns.remove(column)
+    (tmp_path / "recipe.csv").write_text(f"{','.join(columns)}\n{','.join('1' for _ in columns)}\n")
+    with pytest.raises(UserError, match=rf"recipe\.csv has no column '{column}', .*: move it away"):
         Store(tmp_path, "recipe", "", "50000/10").rows()
-    assert len(Store(tmp_path, "recipe").rows()) == 1  # where steps are weighed there are none
 
 
 def test_other_scales_and_the_embedded_set_have_files_of_their_own(tmp_path: Path) -> None:
@@ -65,7 +124,7 @@ def test_other_scales_and_the_embedded_set_have_files_of_their_own(tmp_path: Pat
 
 
 def test_a_damaged_line_is_named(tmp_path: Path) -> None:
-    (tmp_path / "recipe.csv").write_text("keys,seed,linear\n5,0,47.20\n5,1\n")
+    (tmp_path / "recipe.csv").write_text("keys,seed,linear,run\n5,0,47.20,aa\n5,1\n")
     with pytest.raises(UserError, match=r"recipe\.csv is damaged in line 3"):
         Store(tmp_path, "recipe").rows()
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Column
@@ -16,7 +17,7 @@ from manyview.reproduce.present import write_files
 from manyview.reproduce.recipe import Recipe
 from manyview.reproduce.recipes import RECIPES, find
 from manyview.reproduce.results import write_results
-from manyview.reproduce.runner import TRACEBACK, Outcome, carry_out, duration
+from manyview.reproduce.runner import TRACEBACK, Outcome, carry_out, done_of, duration
 from manyview.reproduce.setting import Scale, Setting
 from manyview.reproduce.store import Store
 from manyview.run_files import PAGE
@@ -25,32 +26,36 @@ __all__ = ["RECIPES", "Outcome", "Scale", "Setting", "find", "list_recipes", "re
 
 
 def list_recipes(console: Console) -> None:
-    grid = Grid(Column("recipe", no_wrap=True), "what", "laptop, one seed", "--scale paper", title_justify="left")
+    columns = Column("recipe", no_wrap=True), "what", Column("laptop, one seed", no_wrap=True)
+    grid = Grid(*columns, box=SIMPLE_HEAD, pad_edge=False, padding=(0, 2, 0, 0))
     for recipe in RECIPES.values():
-        grid.add_row(recipe.name, f"{recipe.where}: {recipe.title}", cost(recipe), recipe.paper_setup)
+        grid.add_row(recipe.name, f"{escape(recipe.where)}: {escape(recipe.title)}", cost(recipe))
     console.print(grid)
     console.print(
-        "Runs that several recipes need are made once where they share --out. Times: CIFAR-10, two quiet cores."
+        "Times: CIFAR-10, two quiet cores. Runs that several recipes need are made once where they share --results or "
+        "--out. `reproduce RECIPE --scale paper` is the paper's own set-up, for GPUs; it is told before it starts."
     )
 
 
 def cost(recipe: Recipe) -> str:
     setting = Setting("laptop", "", (0,))
     jobs = recipe.jobs(setting, Store(Path("/nonexistent"), recipe.name))
-    return f"{len(jobs)} runs, {duration(sum(job.expected_seconds for job in jobs))}"
+    return f"{len(jobs)} run{'s' * (len(jobs) > 1)}, {duration(sum(job.expected_seconds for job in jobs))}"
 
 
 def reproduce(recipe: Recipe, setting: Setting, out: Path, results: Path, console: Console) -> Path:
     """Runs what is left of a recipe, then writes figure, table and page; returns the page."""
     setting = setting if recipe.takes_images else replace(setting, data="")
     store = Store(results, recipe.name, setting.suffix, images_of(recipe, setting))
+    for name in {job.table for job in recipe.jobs(setting, store)}:
+        store.check(name, recipe.columns(name))
     recipe.check(setting, store)
     announce(recipe, setting, out, store, console)
     try:
         outcome = carry_out(recipe, setting, out, store, console)
     except (Stopped, KeyboardInterrupt) as stop:
         jobs = recipe.jobs(setting, store)
-        done = sum(bool(store.rows_of(job)) for job in jobs)
+        done = len(done_of(jobs, recipe, store))
         number = stop.number if isinstance(stop, Stopped) else 2
         raise Stopped(
             number,
@@ -90,10 +95,12 @@ def images_of(recipe: Recipe, setting: Setting) -> str | None:
 def announce(recipe: Recipe, setting: Setting, out: Path, store: Store, console: Console) -> None:
     """The budget, before anything starts."""
     jobs = recipe.jobs(setting, store)
-    left = [job for job in jobs if not store.rows_of(job)]
+    done = done_of(jobs, recipe, store)
+    left = [job for job in jobs if job not in done]
     console.print(f"[bold]{recipe.name}[/]: {escape(recipe.where)}. {escape(recipe.title)}")
     data, seeds = f" on {setting.data}" if setting.data else "", ", ".join(map(str, setting.seeds))
-    budget = f"{len(jobs)} runs{data}, seeds {seeds}; {len(jobs) - len(left)} done"
+    several = "s" * (len(setting.seeds) > 1)
+    budget = f"{len(jobs)} run{'s' * (len(jobs) > 1)}{data}, seed{several} {seeds}; {len(done)} done"
     if setting.as_planned:
         budget += f", about {duration(sum(job.expected_seconds for job in left))} to go on two quiet cores"
     if setting.scale == "paper":
@@ -101,6 +108,9 @@ def announce(recipe: Recipe, setting: Setting, out: Path, store: Store, console:
     if setting.quick:
         budget += "; a try-out: few steps of small batches, the figures mean nothing"
     console.print(f"{escape(budget)}\nruns under {out / 'jobs'}, results in {store.path()}", soft_wrap=True)
+    outdated = store.outdated([job for job in jobs if not job.waits_for])
+    if outdated:
+        console.print(f"of its rows {outdated} came about by flags that the recipe no longer has: they do not count")
 
 
 def complain(recipe: Recipe, outcome: Outcome) -> None:

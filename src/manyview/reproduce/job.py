@@ -14,7 +14,7 @@ from rich.console import Console
 
 from manyview.reproduce.setting import Setting
 
-__all__ = ["LOCK", "Job", "Row", "alone", "place"]
+__all__ = ["LOCK", "Job", "Row", "alone", "digest", "place"]
 
 LOCK = "lock"  # the file that a process holds while it works in a place
 
@@ -42,6 +42,16 @@ class Job(ABC):
         """Everything that decides its outcome besides the images: equal for jobs of two recipes that share the work."""
 
     @property
+    def measures(self) -> tuple[str, ...]:
+        """How its outcome is measured, where that can be done in several ways."""
+        return ()
+
+    @property
+    def digest(self) -> str:
+        """Of all that decides its rows besides the images and its keys."""
+        return digest([self.identity, *self.measures])
+
+    @property
     @abstractmethod
     def expected_seconds(self) -> float:
         """About how long it takes on two cores."""
@@ -53,10 +63,12 @@ class Job(ABC):
 
 def place(job: Job, setting: Setting, out: Path) -> Path:
     """The directory of a job: the same for all recipes that need this very work on these images."""
-    words = json.dumps([job.identity, setting.train, setting.quick])
-    digest = hashlib.blake2b(words.encode(), digest_size=4).hexdigest()
     start = re.sub(r"[^a-z0-9]+", "-", job.identity.lower()).strip("-")[:60].strip("-")
-    return out / "jobs" / f"{start}-{digest}"
+    return out / "jobs" / f"{start}-{digest([job.identity, setting.train, setting.quick])}"
+
+
+def digest(words: list[object]) -> str:
+    return hashlib.blake2b(json.dumps(words).encode(), digest_size=4).hexdigest()
 
 
 @contextmanager

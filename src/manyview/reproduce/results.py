@@ -104,8 +104,10 @@ def by_images(recipe: Recipe, words: str, setting: Setting, results: Path) -> li
 
 def section(recipe: Recipe, name: str, words: str, data: str, setting: Setting, store: Store) -> list[Section]:
     """Empty where nothing was run in this setting."""
-    seeds = sorted({int(row["seed"]) for row in store.rows()})
-    whole = Setting(setting.scale, setting.data, tuple(seeds))
+    whole = replace(setting, seeds=tuple(sorted({int(row["seed"]) for row in store.rows()})))
+    counting = recipe.found(recipe.jobs(whole, store), store, whole)[""]  # without rows that flags have left behind
+    seeds = sorted({int(row["seed"]) for row in counting})
+    whole = replace(setting, seeds=tuple(seeds))
     jobs = recipe.jobs(whole, store)
     found = recipe.found(jobs, store, whole)
     if not found.rows or not any(found.rows.values()):

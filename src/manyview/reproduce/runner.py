@@ -16,7 +16,7 @@ from manyview.reproduce.recipe import Recipe
 from manyview.reproduce.setting import Setting
 from manyview.reproduce.store import Store
 
-__all__ = ["Outcome", "carry_out", "duration"]
+__all__ = ["Outcome", "carry_out", "done_of", "duration"]
 
 FAILURE, TRACEBACK = "failure.txt", " (traceback in "
 POLL = 5.0  # seconds between looks at what another process has in hand
@@ -45,12 +45,15 @@ def carry_out(recipe: Recipe, setting: Setting, out: Path, store: Store, console
     outcome, clock, said = Outcome(), Clock(trusted=setting.as_planned), ""
     while True:
         outcome.jobs = recipe.jobs(setting, store)  # anew each time: some are known only when others are done
-        outcome.done = [job for job in outcome.jobs if store.rows_of(job)]
+        outcome.done = done_of(outcome.jobs, recipe, store)
+        outcome.elsewhere = [job for job in outcome.elsewhere if job not in outcome.done]
         left = [
             job for job in outcome.jobs
             if not (job in outcome.done or job in outcome.elsewhere or str(job) in outcome.failed or job.waits_for)
         ]  # fmt: skip
         if not left:
+            if recipe.jobs(setting, store) != outcome.jobs:
+                continue  # another process has just ended what some waited for
             if not outcome.elsewhere or not outcome.waiting:
                 return outcome
             words = f"waiting for another process, which has in hand: {'; '.join(map(str, outcome.elsewhere))}"
@@ -76,6 +79,12 @@ def carry_out(recipe: Recipe, setting: Setting, out: Path, store: Store, console
             succeeded = perform(recipe, job, directory, setting, store, outcome, console)
             if untouched and succeeded:
                 clock.count(job, time.perf_counter() - start)
+
+
+def done_of(jobs: list[Job], recipe: Recipe, store: Store) -> list[Job]:
+    """Those whose rows are known, be it from another recipe."""
+    known = [job for job in jobs if not job.waits_for]
+    return [job for job in known if store.rows_of(job) or store.adopt(job, recipe.columns(job.table))]
 
 
 def perform(

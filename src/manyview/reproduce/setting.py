@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-__all__ = ["QUICK_STEPS", "Scale", "Setting"]
+__all__ = ["ON_SCENES", "QUICK_STEPS", "Scale", "Setting"]
 
 Scale = Literal["laptop", "paper"]
 QUICK_STEPS = 4
+ON_SCENES = "-scenes"  # how the names of files of results end
 
 
 @dataclass(frozen=True)
@@ -47,4 +48,4 @@ class Setting:
     @property
     def suffix(self) -> str:
         """Of files of results, whose figures must not be mixed with others."""
-        return ("-paper" if self.scale == "paper" else "") + ("-scenes" if self.on_scenes else "")
+        return ("-paper" if self.scale == "paper" else "") + (ON_SCENES if self.on_scenes else "")

@@ -5,17 +5,19 @@ import fcntl
 import io
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from manyview.atomic import replacing
 from manyview.errors import UserError
 from manyview.reproduce.job import Job, Row
+from manyview.reproduce.setting import ON_SCENES
 
-__all__ = ["IMAGES", "Store", "to_csv"]
+__all__ = ["IMAGES", "RUN", "Store", "known", "to_csv"]
 
-IMAGES = "images"  # the column
+# Columns of the files that recipes do not see: of which images a row is, and by which flags it came about.
+IMAGES, RUN = "images", "run"
 
 
 @dataclass(frozen=True)
@@ -34,46 +36,88 @@ class Store:
 
     def rows(self, table: str = "") -> list[Row]:
         """Those of its images, as the recipe knows them."""
-        rows = self._all(table)
-        if self.images is None:
-            return rows
-        return [
-            {name: value for name, value in row.items() if name != IMAGES} for row in rows if row[IMAGES] == self.images
-        ]
+        return [known(row) for row in self._of_images(self.path(table))]
 
     def sets(self, table: str = "") -> list[str]:
         """The sets of images that the file has rows of."""
-        return list(dict.fromkeys(row[IMAGES] for row in self._all(table)))
-
-    def _all(self, table: str) -> list[Row]:
-        path = self.path(table)
-        if not path.exists():
-            return []
-        with open(path, newline="", encoding="utf-8") as file:
-            reader = csv.DictReader(file)
-            rows = list(reader)
-        if self.images is not None and IMAGES not in (reader.fieldnames or ()):
-            raise UserError(
-                f"{path} does not say of which images its rows are: add the column {IMAGES}, as 50000/10 in rows "
-                "of 50,000 training images of 10 classes"
-            )
-        for number, row in enumerate(rows, 2):
-            if None in row or None in row.values():
-                raise UserError(f"{path} is damaged in line {number}: mend or remove the line")
-        return rows
+        return list(dict.fromkeys(row[IMAGES] for row in self._all(self.path(table))))
 
     def rows_of(self, job: Job) -> list[Row]:
-        return [row for row in self.rows(job.table) if row.items() >= job.keys.items()]
+        """None where its flags are no longer those that the rows came about by."""
+        mine = {**job.keys, RUN: job.digest}
+        return [known(row) for row in self._of_images(self.path(job.table)) if row.items() >= mine.items()]
+
+    def outdated(self, jobs: Sequence[Job]) -> int:
+        """Rows that bear the keys of one of the jobs and came about by other flags."""
+        return sum(
+            row.items() >= job.keys.items() and row[RUN] != job.digest
+            for job in jobs
+            for row in self._of_images(self.path(job.table))
+        )
 
     def add(self, job: Job, columns: Sequence[str], rows: Sequence[Row]) -> None:
         """Unless another process has done so; several may share the work."""
         with _locked(self.directory):
             if self.rows_of(job):
                 return
-            mine = {} if self.images is None else {IMAGES: self.images}
-            everything = [*self._all(job.table), *({**row, **mine} for row in rows)]
-            with replacing(self.path(job.table)) as file:
+            path, mine = self.path(job.table), {RUN: job.digest}
+            mine |= {} if self.images is None else {IMAGES: self.images}
+            everything = [*self._all(path), *({**row, **mine} for row in rows)]
+            with replacing(path) as file:
                 file.write(to_csv((*columns, *mine), everything).encode())
+
+    def adopt(self, job: Job, columns: Sequence[str]) -> bool:
+        """Whether another recipe did the same work and looked at it in the same way: then its rows are these too."""
+        if self.images is None:
+            return False  # steps are weighed on other machines, and at other times
+        measured = {name for name in columns if name not in job.keys}
+        for path in sorted(self.directory.glob("*.csv")):
+            if path.stem.endswith(ON_SCENES) != self.suffix.endswith(ON_SCENES):
+                continue  # as many images of as many classes are not the same ones
+            rows: list[Row] = []
+            with suppress(UserError, OSError, ValueError, csv.Error):  # a file of somebody else, maybe damaged
+                rows = [row for row in self._of_images(path) if row[RUN] == job.digest]
+            if rows and rows[0].keys() >= measured:
+                keys = {name: value for name, value in rows[0].items() if name not in measured}
+                same = [row for row in rows if row.items() >= keys.items()]  # of one job, where several are alike
+                self.add(job, columns, [{**job.keys, **{name: row[name] for name in measured}} for row in same])
+                return True
+        return False
+
+    def check(self, table: str, columns: Sequence[str]) -> None:
+        """Raises a `UserError` where a file has other columns than its recipe has now."""
+        rows = self._all(self.path(table))
+        mine = [*columns, RUN, *([] if self.images is None else [IMAGES])]
+        if rows and list(rows[0]) != mine:
+            raise UserError(
+                f"{self.path(table)} has the columns {', '.join(rows[0])}, and the recipe now has {', '.join(mine)}: "
+                "move it away"
+            )
+
+    def _of_images(self, path: Path) -> list[Row]:
+        rows = self._all(path)
+        return rows if self.images is None else [row for row in rows if row[IMAGES] == self.images]
+
+    def _all(self, path: Path) -> list[Row]:
+        if not path.exists():
+            return []
+        with open(path, newline="", encoding="utf-8") as file:
+            reader = csv.DictReader(file)
+            rows = list(reader)
+        for column in (RUN,) if self.images is None else (RUN, IMAGES):
+            if column not in (reader.fieldnames or ()):
+                raise UserError(
+                    f"{path} has no column {column!r}, without which its rows cannot be told from others: move it away"
+                )
+        for number, row in enumerate(rows, 2):
+            if None in row or None in row.values():
+                raise UserError(f"{path} is damaged in line {number}: mend or remove the line")
+        return rows
+
+
+def known(row: Row) -> Row:
+    """What a recipe sees of it."""
+    return {name: value for name, value in row.items() if name not in (IMAGES, RUN)}
 
 
 def to_csv(columns: Sequence[str], rows: Sequence[Row]) -> str:

@@ -15,7 +15,7 @@ from manyview.flags import open_training, parse_run, saved_config
 from manyview.methods import find
 from manyview.pretrain import pretrain, report, resume
 from manyview.report.facts import read_facts
-from manyview.reproduce.job import Job, Row
+from manyview.reproduce.job import Job, Row, digest
 from manyview.reproduce.setting import Setting
 from manyview.run_files import CHECKPOINTS, ENCODER, PAGE
 from manyview.setup import build_augment
@@ -26,7 +26,8 @@ WATCH_AT_END = ("--watch-every", "10000")  # epochs; the last step has a look of
 
 
 class Look(Protocol):
-    """Something that is measured on a finished run: one row, or the many of a curve."""
+    """Something that is measured on a finished run: one row, or the many of a curve. A dataclass: its `repr` tells how
+    it looks."""
 
     @property
     def name(self) -> str: ...
@@ -44,6 +45,10 @@ class Training(Job):
     @property
     def identity(self) -> str:
         return " ".join(self.words)
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        return tuple(map(repr, self.looks))
 
     @property
     def expected_seconds(self) -> float:
@@ -93,4 +98,4 @@ def looked_at(look: Look, run: Path, setting: Setting, kept: Path) -> tuple[list
 
 
 def kept_at(look: Look, kept: Path) -> Path:
-    return kept / f"{look.name}.json"
+    return kept / f"{look.name}-{digest([repr(look)])}.json"

@@ -96,7 +96,9 @@ class Search(Recipe):
     def jobs(self, setting: Setting, store: Store) -> list[Job]:
         if setting.scale == "paper":
             return [
-                jcl_run(setting, {"method": method}, seed, method=method, epochs=200, backbone="resnet50")
+                jcl_run(
+                    setting, {"method": method, "settings": ""}, seed, method=method, epochs=200, backbone="resnet50"
+                )
                 for seed in setting.seeds
                 for method in NAMES
             ]
@@ -152,11 +154,29 @@ class Search(Recipe):
         return [*before, final, differences(COMPARISONS, self.values(found))]
 
     def draw(self, found: Found) -> Figure:
-        made, [axes] = figure()
-        ours = {name: [float(row["linear"]) for row in self.of(found, method)] for method, name in NAMES.items()}
-        bars(axes, {"linear": ours}, y="linear accuracy, %", paper={"linear": PAPER})
-        show_points(axes)
+        """What was tried, and what came of the best."""
+        final = {name: [float(row["linear"]) for row in self.of(found, method)] for method, name in NAMES.items()}
+        panels = [("test images, the best on fresh seeds", final, {"linear": PAPER})] if any(final.values()) else []
+        tried = {
+            name: [float(row["linear"]) for row in found["trials"] if row["method"] == method]
+            for method, name in NAMES.items()
+        }
+        if any(tried.values()):
+            panels.insert(0, ("held-out training images, all trials", tried, {}))
+        first = {f"{NAMES['moco-v2']}, first": [float(row["linear"]) for row in found[OPTIMIZERS]]}
+        panels = panels or [("held-out training images", first, {})]
+        made, axes = figure(len(panels))
+        for each, (title, values, paper) in zip(axes, panels, strict=True):
+            bars(each, {"linear": values}, y="linear accuracy, %", paper=paper)
+            each.set_title(title, fontsize=9)
+            show_points(each)
         return made
+
+    def shown_seeds(self, found: Found) -> str:
+        final = super().shown_seeds(found)
+        if not found["trials"] and found[""]:
+            return final  # as published
+        return f"trials of seed {TRIAL_SEED}, {f'then {final}' if found[''] else 'least to most'}"
 
     def verdict(self, found: Found) -> str:
         return judge(COMPARISONS, self.values(found))
