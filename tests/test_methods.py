@@ -73,12 +73,12 @@ def test_lambda_grows_to_its_value_in_the_last_step(step: int, share: float) -> 
     assert value(metrics["loss"]) == pytest.approx(value(algorithm_1(method, b, lam=4.0 * share)), abs=1e-10)
 
 
-def test_one_key_without_lambda_makes_jcl_and_vanilla_moco_v2() -> None:
+def test_one_key_makes_jcl_and_vanilla_moco_v2() -> None:
     losses = []
     for kind, config in (
         (MoCoV2, MoCoV2Config(queue_size=QUEUE)),
         (Vanilla, VanillaConfig(queue_size=QUEUE, keys=1)),
-        (JCL, JCLConfig(queue_size=QUEUE, keys=1, lam=0.0)),
+        (JCL, JCLConfig(queue_size=QUEUE, keys=1, lam=4.0)),
     ):
         method = moved(make(kind, config))
         for step in range(3):
