@@ -156,6 +156,10 @@ CACR_OBJECTIVE = Line(
     theirs="Algorithm 3",
     memory_bar=0.5,
 )
+JCL_OBJECTIVE_KEPT, CACR_OBJECTIVE_KEPT = (
+    replace(line, name=f"{line.name}-kept", against=f"{line.against}; both keep memory", bar=None, memory_bar=None)
+    for line in (JCL_OBJECTIVE, CACR_OBJECTIVE)
+)
 CACR_IN_BATCH = Line(
     "cacr-in-batch",
     f"cacr in the batch, forward and backward, N={IN_BATCH}, D=128, M=1, two cores",
@@ -195,6 +199,7 @@ GROUPS: dict[str, tuple[Line, ...]] = {
     "training": (*TRAINING, *TRAINING_PASSIVE, KEPT_MEMORY, STEP_OVERHEAD, STEP_OVERHEAD_VIEWS),
     "objective": (JCL_OBJECTIVE, JCL_POSITIVES, CACR_OBJECTIVE, CACR_IN_BATCH, BANK_DRAWS, MOMENTUM_UPDATE),
     "knn": (KNN,),
+    "kept": (JCL_OBJECTIVE_KEPT, CACR_OBJECTIVE_KEPT),
 }
 
 
