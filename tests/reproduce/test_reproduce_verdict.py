@@ -41,9 +41,17 @@ def test_two_seeds_give_no_interval_and_decide_nothing() -> None:
         (
             [Comparison("w", "b"), Comparison("b", "w", "level")],
             "Not borne out here: of 2 differences none is clearly as the paper has them, 1 clearly is not; 1 is not "
-            "clear of chance, none of which points the paper's way",
+            "clear of chance, which does not point the paper's way",
         ),
-        ([Comparison("b", "w", "level")], "Not decided here"),
+        (
+            [Comparison("b", "w"), Comparison("near", "w")],
+            "Partly: of 2 differences 1 is clearly as the paper has them, none clearly is not; 1 is not clear of "
+            "chance, which points the paper's way.",
+        ),
+        (
+            [Comparison("near", "w")],
+            "Not decided here: the difference is not clear of chance, which points the paper's",
+        ),
         (
             [Comparison("near", "w"), Comparison("near", "b")],
             "Not decided here: none of 2 differences is clear of chance, 1 of which points the paper's way.",

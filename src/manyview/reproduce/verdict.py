@@ -94,7 +94,8 @@ def judge(comparisons: Sequence[Comparison], values: Mapping[str, Mapping[int, f
         all_of = f"all {count} differences contradict" if count > 1 else "the difference contradicts"
         words = f"The claim does not hold here: {all_of} it, clear of chance"
     elif not for_it and not against:
-        words = f"Not decided here: none of {count} differences is clear of chance"
+        none_is = f"none of {count} differences is" if count > 1 else "the difference is not"
+        words = f"Not decided here: {none_is} clear of chance"
     else:
         start = "Mixed" if for_it and against else "Partly" if for_it else "Not borne out here"
         words = (
@@ -103,13 +104,18 @@ def judge(comparisons: Sequence[Comparison], values: Mapping[str, Mapping[int, f
         )
     if unclear:
         others = "" if not for_it and not against else f"; {len(unclear)} {_are(len(unclear))} not clear of chance"
-        many = "all" if len(unclear) == sum(unclear) > 1 else sum(unclear) or "none"
-        ways = f"{many} of which {'points' if sum(unclear) <= 1 else 'point'} the paper's way"
-        words += f"{others}, {ways}"
+        words += f"{others}, {_ways(unclear)} the paper's way"
     sentences = [f"{words}{part}."]
     sentences += [f"{few} more {'have' if few > 1 else 'has'} too few seeds for an interval."] if few else []
     sentences += [f"Each of the {count} is judged at 95 % by itself."] if count > 1 else []
     return " ".join(sentences)
+
+
+def _ways(unclear: Sequence[bool]) -> str:
+    if len(unclear) == 1:
+        return "which points" if unclear[0] else "which does not point"
+    many = "all" if all(unclear) else sum(unclear) or "none"
+    return f"{many} of which {'points' if sum(unclear) <= 1 else 'point'}"
 
 
 def _are(count: int) -> str:
