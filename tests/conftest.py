@@ -9,6 +9,14 @@ import torch
 
 torch.set_num_threads(1)
 
+LONGEST = ("test_pretrain", "test_ranks", "test_cli", "test_reproduce_runs", "test_methods_ranks")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that take minutes come first: one that starts last keeps a single core busy at the end."""
+    order = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path.stem, len(order)))
+
 
 @pytest.fixture(scope="session", autouse=True)
 def private_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
@@ -23,11 +31,13 @@ def private_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         os.environ["MANYVIEW_CACHE"] = before
 
 
-@pytest.fixture(autouse=True)
-def plain_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="session", autouse=True)
+def plain_memory() -> Iterator[None]:
     """Commands that tests run in their own process leave its memory as it is: what a test finds must not depend on
-    which others ran before it."""
-    monkeypatch.setattr("manyview.cli.keep_freed_memory", lambda: None)
+    which others ran before it. For the whole session, as fixtures of a module run commands before those of a test."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("manyview.cli.keep_freed_memory", lambda: None)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -167,21 +167,21 @@ def test_evaluations_are_printed_and_kept_beside_the_random_encoder(
 
 def test_layers_are_probed_printed_and_drawn(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = [str(run), "--data", "scenes:64", "--layer"]
-    assert main(["evaluate", "linear", *words, "layer1, layer4,layer1", "--regularisation", "0.01"]) == 0
+    assert main(["evaluate", "linear", *words, "layer3, layer4,layer3", "--regularisation", "0.01"]) == 0
     assert main(["evaluate", "mlp", *words, "layer4", "--epochs", "2", "--batch-size", "32", "--no-random"]) == 0
     text = capsys.readouterr().out
-    assert "layer1" in text
+    assert "layer3" in text
     records = json.loads((run / "evaluations.json").read_text())
     assert records[-1]["settings"]["batch_size"] == 32
     found = [(r["protocol"], r["encoder"], r["layer"]) for r in records]
-    layers = [("linear", encoder, layer) for encoder in ("random", "trained") for layer in ("layer1", "layer4")]
+    layers = [("linear", encoder, layer) for encoder in ("random", "trained") for layer in ("layer3", "layer4")]
     assert [each for each in found if each[2]] == [*layers, ("mlp", "trained", "layer4")]
     message = error(capsys, "evaluate", "mlp", *words, "conv5")
     assert "--layer conv5 is no layer of this backbone: take some of conv1, bn1" in message
     assert main(["report", str(run)]) == 0
     page = (run / "report.html").read_text()
     assert "Linear probe on cached features · scenes · by layer" in page
-    assert "Top-1 by layer. trained encoder: layer1 " in page
+    assert "Top-1 by layer. trained encoder: layer3 " in page
 
 
 def test_the_probe_with_adam_takes_the_papers_settings(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,9 +13,11 @@ from manyview.reproduce.rivals import of_one_seed
 from manyview.reproduce.setting import Setting
 from manyview.reproduce.store import Store
 from manyview.reproduce.training import Look, Training
-from manyview.reproduce.verdict import Comparison, differences, judge, spread
+from manyview.reproduce.verdict import Comparison, Difference, differences, judge, paired, spread
 
 __all__ = ["CurveGrid"]
+
+YES, NO = "✓", "✗"
 
 
 class CurveGrid(Recipe):
@@ -92,17 +94,37 @@ class CurveGrid(Recipe):
                 rows.append((method, imbalance, at, spread(list(values.values()), self.digits), seeds))
         header = ("", "imbalance", f"{self.column}, halfway", f"{self.column}, at the end", "seeds")
         curves = Table("Mean ± standard deviation over seeds", header, tuple(rows))
-        return [curves, differences(*self.compared(found), self.unit[0])]
+        values, last = self.at_snapshots(found)
+        growth = differences(self.growing(found.setting, last), values, self.unit[0])
+        return [curves, growth, self.leads_by_snapshot(found.setting, values, last)]
+
+    def leads_by_snapshot(self, setting: Setting, values: Mapping[str, Mapping[int, float]], last: int) -> Table:
+        """A line for each pair, as all its snapshots below each other are too many to read."""
+        rows = []
+        for imbalance in self.imbalances:
+            for first, second in self.pairs(setting):
+                cells = [
+                    marked(paired(*(values.get(at(method, imbalance, number), {}) for method in (first, second))))
+                    for number in range(1, 1 + last)
+                ]
+                if any(cells):
+                    rows.append((f"{first} − {second}{of(imbalance)}", *cells))
+        caption = (
+            f"Paired differences over seeds at each snapshot after the start, in {self.unit[0]}; by the paper all are "
+            f"above 0 ({YES} clearly so, {NO} clearly not)"
+        )
+        return Table(caption, ("", *map(str, range(1, 1 + last))), tuple(rows))
 
     def verdict(self, found: Found) -> str:
-        return judge(*self.compared(found))
+        values, last = self.at_snapshots(found)
+        return judge([*self.growing(found.setting, last), *self.leads(found.setting, last)], values)
 
     def rivals(self, found: Found, done: Sequence[Job]) -> tuple[Job, Job] | None:
         return of_one_seed(done, *self.pairs(found.setting)[0], lambda keys: keys["method"])
 
-    def compared(self, found: Found) -> tuple[list[Comparison], dict[str, dict[int, float]]]:
-        """The pairs at every snapshot after the start, and the values there, by name and seed. Snapshots are counted,
-        as those of methods with other batches lie at other steps."""
+    def at_snapshots(self, found: Found) -> tuple[dict[str, dict[int, float]], int]:
+        """The values after the start, by name and seed, and how many snapshots there are. They are counted, as those of
+        methods with other batches lie at other steps."""
         steps: dict[tuple[str, str, str], list[int]] = {}
         for row in sorted(found[""], key=lambda row: int(row["step"])):
             if int(row["step"]):
@@ -113,17 +135,22 @@ class CurveGrid(Recipe):
             if int(row["step"]) in mine:
                 name = at(row["method"], row["imbalance"], 1 + mine.index(int(row["step"])))
                 values.setdefault(name, {})[int(row["seed"])] = self.unit[1] * float(row[self.column])
-        last = max(map(len, steps.values()), default=0)
-        asked = []
-        for imbalance in self.imbalances:
-            growing = self.grows(found.setting, imbalance)
-            asked += [Comparison(at(method, imbalance, last), at(method, imbalance, 1)) for method in growing]
-            asked += [
-                Comparison(at(first, imbalance, number), at(second, imbalance, number))
-                for number in range(1, 1 + last)
-                for first, second in self.pairs(found.setting)
-            ]
-        return asked, values
+        return values, max(map(len, steps.values()), default=0)
+
+    def growing(self, setting: Setting, last: int) -> list[Comparison]:
+        return [
+            Comparison(at(method, imbalance, last), at(method, imbalance, 1))
+            for imbalance in self.imbalances
+            for method in self.grows(setting, imbalance)
+        ]
+
+    def leads(self, setting: Setting, last: int) -> list[Comparison]:
+        return [
+            Comparison(at(first, imbalance, number), at(second, imbalance, number))
+            for imbalance in self.imbalances
+            for number in range(1, 1 + last)
+            for first, second in self.pairs(setting)
+        ]
 
     def halfway(self, found: Found, imbalance: str, method: str) -> str:
         mine: list[Row] = [r for r in found[""] if (r["imbalance"], r["method"]) == (imbalance, method)]
@@ -133,4 +160,13 @@ class CurveGrid(Recipe):
 
 
 def at(method: str, imbalance: str, number: int) -> str:
-    return f"{method}{'' if imbalance == 'none' else f', {imbalance}'}, snapshot {number}"
+    return f"{method}{of(imbalance)}, snapshot {number}"
+
+
+def of(imbalance: str) -> str:
+    return "" if imbalance == "none" else f", {imbalance}"
+
+
+def marked(difference: Difference | None) -> str:
+    mark = {True: f" {YES}", False: f" {NO}", None: ""}
+    return "" if difference is None else f"{difference}{mark[difference.supports('above')]}"
