@@ -88,10 +88,10 @@ class CurveGrid(Recipe):
     def tables(self, found: Found) -> list[Table]:
         rows = []
         for imbalance in self.imbalances:
-            for method, values in self.at_end(found, imbalance).items():
-                seeds = ", ".join(map(str, sorted(values)))
-                at = self.halfway(found, imbalance, method)
-                rows.append((method, imbalance, at, spread(list(values.values()), self.digits), seeds))
+            for method, ends in self.at_end(found, imbalance).items():
+                seeds = ", ".join(map(str, sorted(ends)))
+                middle = self.halfway(found, imbalance, method)
+                rows.append((method, imbalance, middle, spread(list(ends.values()), self.digits), seeds))
         header = ("", "imbalance", f"{self.column}, halfway", f"{self.column}, at the end", "seeds")
         curves = Table("Mean ± standard deviation over seeds", header, tuple(rows))
         values, last = self.at_snapshots(found)
