@@ -9,14 +9,6 @@ import torch
 
 torch.set_num_threads(1)
 
-LONGEST = ("test_pretrain", "test_ranks", "test_cli", "test_reproduce_runs", "test_methods_ranks")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that take minutes come first: one that starts last keeps a single core busy at the end."""
-    order = {name: place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: order.get(item.path.stem, len(order)))
-
 
 @pytest.fixture(scope="session", autouse=True)
 def private_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
