@@ -1,7 +1,7 @@
 """What all objectives are made of: similarities, and the passes over all N×K pairs that carry their cost.
 
-The passes keep no matrix but their argument and work in blocks that stay in the cache, which halves time and memory of
-the plain forms. An excluded pair is -inf whatever the scale.
+The passes keep no matrix but their argument and work in blocks that stay in the cache, which halves the memory of the
+plain forms, and their time where memory for large matrices is fresh. An excluded pair is -inf whatever the scale.
 """
 
 from collections.abc import Iterator
