@@ -23,7 +23,10 @@ class WeightsOfAQuery(Recipe):
     expectation = (
         "Weights of positives within a few per cent of each other; near negatives of similar colours and shapes."
     )
-    remarks = "A batch of 128 test images; query, positives and negatives are augmented views. A picture, no proof."
+    remarks = (
+        "A batch of 128 test images; query, positives and negatives are augmented views. A picture, no proof. Where "
+        "the run is at hand its images stand above their weights; files of results hold the weights alone."
+    )
     paper_setup = "CIFAR-10, AlexNet, 200 epochs (C.1)"
 
     def columns(self, table: str = "") -> tuple[str, ...]:
@@ -51,28 +54,24 @@ class WeightsOfAQuery(Recipe):
         return [Table("Weights of one query (first seed)", header, tuple(rows))]
 
     def draw(self, found: Found) -> Figure:
-        made = Figure(figsize=(12, 4.4), layout="constrained")
-        columns = 1 + 4 + 2 * SHOWN
-        grid = made.add_gridspec(2, columns, height_ratios=[1, 1.3])
+        paths = [path / TILES for path in found.places[:1]]  # that of the rows that come first, whose weights these are
+        seen = bool(paths) and paths[0].exists()
+        made = Figure(figsize=(12, 4.4 if seen else 2.6), layout="constrained")
+        grid = made.add_gridspec(1 + seen, 1 + 4 + 2 * SHOWN, height_ratios=[1, 1.3] if seen else None)
         positives, negatives = (self.weights(found, role) for role in ("positive", "negative"))
-        named = ["query", *(f"π⁺ {weight:.3f}" for weight in positives)]
-        named += [f"π⁻ {weight:.4f}" for weight in (*negatives[:SHOWN], *negatives[-SHOWN:])]
-        tiles = [path / TILES for path in found.places[:1]]  # that of the rows that come first, whose weights these are
-        if tiles and tiles[0].exists():
-            with np.load(tiles[0], allow_pickle=False) as file:
+        if seen:
+            named = ["query", *(f"π⁺ {weight:.3f}" for weight in positives)]
+            named += [f"π⁻ {weight:.4f}" for weight in (*negatives[:SHOWN], *negatives[-SHOWN:])]
+            with np.load(paths[0], allow_pickle=False) as file:
                 for column, (tile, name) in enumerate(zip(file["tiles"], named, strict=False)):
                     axes = made.add_subplot(grid[0, column])
                     axes.imshow(tile.transpose(1, 2, 0), interpolation="nearest")
                     axes.set_title(name, fontsize=8)
                     axes.set_axis_off()
+        above = f" (above: {SHOWN} of either end)" if seen else ""
         for place, values, colour, words in (
-            (grid[1, :5], positives, PALETTE[0], "positives, farthest first"),
-            (
-                grid[1, 5:],
-                negatives,
-                PALETTE[4],
-                f"negatives, nearest first (above: {SHOWN} of either end)",
-            ),
+            (grid[-1, :5], positives, PALETTE[0], "positives, farthest first"),
+            (grid[-1, 5:], negatives, PALETTE[4], f"negatives, nearest first{above}"),
         ):
             axes = made.add_subplot(place)
             axes.bar(range(1, len(values) + 1), values, color=colour, width=0.9)
