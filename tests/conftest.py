@@ -32,6 +32,12 @@ def plain_memory() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    """Also after a command that was given --threads, which are those of the process."""
+    torch.set_num_threads(1)
+
+
 @pytest.fixture(scope="session")
 def real_data() -> Path:
     """Real images (cifar10/*.tar, coco-mini/), named by MANYVIEW_TEST_DATA; without them their tests are skipped."""
