@@ -37,6 +37,9 @@ def test_two_seeds_give_no_interval_and_decide_nothing() -> None:
             [Comparison("b", "w"), Comparison("w", "b")],
             "Mixed: of 2 differences 1 is clearly as the paper has them, 1 ",
         ),
+        ([Comparison("b", "w"), *[Comparison("w", "b")] * 4], "Mixed: of 5 differences 1 is clearly"),
+        ([Comparison("b", "w"), *[Comparison("w", "b")] * 5], "Mostly not borne out here: of 6 differences 1 is clear"),
+        ([Comparison("w", "b"), *[Comparison("b", "w")] * 5], "Mostly borne out here: of 6 differences 5 are clearly"),
         ([Comparison("b", "w"), Comparison("b", "w", "level")], "Partly: of 2 differences 1 is clearly as the paper"),
         (
             [Comparison("w", "b"), Comparison("b", "w", "level")],

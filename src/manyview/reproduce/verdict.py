@@ -13,6 +13,7 @@ from manyview.reproduce.recipe import Table
 __all__ = ["FEWEST", "Comparison", "Difference", "differences", "judge", "paired", "signed", "spread"]
 
 FEWEST = 3  # seeds below which a spread says nothing
+LOPSIDED = 5  # clear differences on one side for each on the other that make it "mostly"
 LEVEL = 1.0  # points within which two set-ups count as level
 
 
@@ -97,10 +98,9 @@ def judge(comparisons: Sequence[Comparison], values: Mapping[str, Mapping[int, f
         none_is = f"none of {count} differences is" if count > 1 else "the difference is not"
         words = f"Not decided here: {none_is} clear of chance"
     else:
-        start = "Mixed" if for_it and against else "Partly" if for_it else "Not borne out here"
         words = (
-            f"{start}: of {count} differences {for_it or 'none'} {_are(for_it)} clearly as the paper has them, "
-            f"{against or 'none'} clearly {_are(against)} not"
+            f"{_tenor(for_it, against)}: of {count} differences {for_it or 'none'} {_are(for_it)} clearly as the paper "
+            f"has them, {against or 'none'} clearly {_are(against)} not"
         )
     if unclear:
         others = "" if not for_it and not against else f"; {len(unclear)} {_are(len(unclear))} not clear of chance"
@@ -109,6 +109,15 @@ def judge(comparisons: Sequence[Comparison], values: Mapping[str, Mapping[int, f
     sentences += [f"{few} more {'have' if few > 1 else 'has'} too few seeds for an interval."] if few else []
     sentences += [f"Each of the {count} is judged at 95 % by itself."] if count > 1 else []
     return " ".join(sentences)
+
+
+def _tenor(for_it: int, against: int) -> str:
+    """In a word, where some differences are clear and not all say the same."""
+    if not against:
+        return "Partly"
+    if against >= LOPSIDED * for_it:
+        return "Mostly not borne out here" if for_it else "Not borne out here"
+    return "Mostly borne out here" if for_it >= LOPSIDED * against else "Mixed"
 
 
 def _ways(unclear: Sequence[bool]) -> str:

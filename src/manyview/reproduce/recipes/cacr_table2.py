@@ -32,7 +32,8 @@ PAPER = {  # linear accuracy on CIFAR-10: none, linear, exponential
     "CMC (K = 4)": (85.54, 82.20, 74.77),
     "CACR (K = 4)": (86.54, 83.62, 75.89),
 }
-IMBALANCES = ("none", "linear", "exponential")
+WHICH = {"none": "whole set", "linear": "linear", "exponential": "exponential"}
+IMBALANCES = tuple(WHICH)
 COMPARED = (  # which of the two the paper has above the other, its figures say
     ("CACR (K = 1)", "CL"),
     ("CACR (K = 1)", "HN-CL"),
@@ -143,7 +144,7 @@ class Imbalance(Recipe):
     def draw(self, found: Found) -> Figure:
         made, [axes] = figure(width=7)
         groups = {
-            imbalance: {
+            WHICH[imbalance]: {
                 method: [float(r["linear"]) for r in found[""] if (r["method"], r["imbalance"]) == (method, imbalance)]
                 for method in PAPER
                 if any(row["method"] == method for row in found[""])
@@ -152,7 +153,9 @@ class Imbalance(Recipe):
             if any(row["imbalance"] == imbalance for row in found[""])
         }
         theirs = {
-            name: {method: figures[IMBALANCES.index(name)] for method, figures in PAPER.items()} for name in groups
+            words: {method: figures[IMBALANCES.index(imbalance)] for method, figures in PAPER.items()}
+            for imbalance, words in WHICH.items()
+            if words in groups
         }
         bars(axes, groups, y="linear accuracy, %", paper=theirs)
         show_points(axes)
