@@ -33,6 +33,7 @@ EXPECTED = {
     *("jcl-fig2a", "jcl-fig2b", "jcl-fig2c", "jcl-fig3", "jcl-memory", "jcl-epochs", "jcl-search", "jcl-enqueue"),
     *(f"cmc-{name}" for name in ("fig4", "fig5", "fig6", "table1", "table4", "table5")),
     *(f"cacr-fig{number}" for number in (3, 4, 5, "5-cifar100", 6, 7, 8, 9, 10)),
+    "cacr-entropy",
     *(f"cacr-table{number}" for number in (2, 10, 11, 12, 13, 14, 17, 20)),
 }
 
@@ -310,6 +311,16 @@ def test_entropies_that_fall_do_not_grow() -> None:
     assert [row[0] for row in recipe.tables(found)[1].rows] == [
         f"{method}, snapshot 3 − {method}, snapshot 1" for method in ("CL", "CACR (K = 4)")
     ]
+
+
+def test_entropies_at_equal_t_change_one_thing_at_a_time() -> None:
+    words = {job.keys["method"]: " ".join(job.words) for job in trainings(RECIPES["cacr-entropy"], "laptop")}
+    at_two, at_less = words["K = 4, t⁻ = 2"], words["K = 4, t⁻ = 0.9"]
+    assert at_two.replace("--t-neg 2.0", "--t-neg 0.9") == at_less != at_two
+    assert words["K = 1, t⁻ = 2"].replace("--views 2", "--views 5") == at_two
+    digests = {job.digest for job in trainings(RECIPES["cacr-fig3"], "laptop")}
+    shared = [job.keys["method"] for job in trainings(RECIPES["cacr-entropy"], "laptop") if job.digest in digests]
+    assert shared == ["K = 1, t⁻ = 2", "K = 4, t⁻ = 0.9"]  # the rows of the paper's values are taken over
 
 
 def test_uneven_sets_of_the_paper_have_their_own_values() -> None:

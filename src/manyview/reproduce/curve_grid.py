@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from manyview.reproduce.families import CACR_FAMILY, cacr_family, cacr_run
+from manyview.reproduce.families import CACR_FAMILY, Member, cacr_family, cacr_run
 from manyview.reproduce.job import Job, Row
 from manyview.reproduce.plots import Curve
 from manyview.reproduce.recipe import Found, Recipe, Table
@@ -21,7 +21,7 @@ YES, NO = "✓", "✗"
 
 
 class CurveGrid(Recipe):
-    """One curve for each of CACR's rivals, in panels by the imbalance of the set."""
+    """One curve for each of the compared set-ups, in panels by the imbalance of the set."""
 
     imbalances: ClassVar[tuple[str, ...]] = ("none",)
     augment: ClassVar[str] = "cifar"
@@ -33,6 +33,10 @@ class CurveGrid(Recipe):
     """Flags and values of a method instead of those for CIFAR-10."""
     unit: ClassVar[tuple[str, float]]
     """In which differences are told, and how many of them the column's own is."""
+
+    def members(self, setting: Setting) -> Mapping[str, Member]:
+        """The compared set-ups, by the name of their curve."""
+        return {method: CACR_FAMILY[method] for method in cacr_family(setting)}
 
     @abstractmethod
     def look(self, setting: Setting) -> Look: ...
@@ -47,16 +51,16 @@ class CurveGrid(Recipe):
 
     def jobs(self, setting: Setting, store: Store) -> list[Job]:
         return [
-            self.one(setting, method, imbalance, seed)
+            self.one(setting, name, member, imbalance, seed)
             for seed in setting.seeds
             for imbalance in self.imbalances
-            for method in cacr_family(setting)
+            for name, member in self.members(setting).items()
         ]
 
-    def one(self, setting: Setting, method: str, imbalance: str, seed: int) -> Training:
-        keys, look = {"method": method, "imbalance": imbalance}, self.look(setting)
+    def one(self, setting: Setting, name: str, member: Member, imbalance: str, seed: int) -> Training:
+        keys, look = {"method": name, "imbalance": imbalance}, self.look(setting)
         run = cacr_run(
-            setting, keys, seed, CACR_FAMILY[method], *self.changes.get(method, ()), imbalance=imbalance,
+            setting, keys, seed, member, *self.changes.get(name, ()), imbalance=imbalance,
             looks=(look,), augment=self.augment,
         )  # fmt: skip
         return replace(run, seconds=run.seconds + self.looking)
