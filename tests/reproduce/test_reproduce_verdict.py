@@ -35,7 +35,8 @@ def test_two_seeds_give_no_interval_and_decide_nothing() -> None:
         ([Comparison("w", "b")], "The claim does not hold here"),
         (
             [Comparison("b", "w"), Comparison("w", "b")],
-            "Mixed: of 2 differences 1 is clearly as the paper has them, 1 ",
+            "Mixed: of 2 differences 1 is clearly as the paper has them (b above w), 1 is clearly otherwise (b above "
+            "w).",
         ),
         ([Comparison("b", "w"), *[Comparison("w", "b")] * 4], "Mixed: of 5 differences 1 is clearly"),
         ([Comparison("b", "w"), *[Comparison("w", "b")] * 5], "Mostly not borne out here: of 6 differences 1 is clear"),
@@ -43,25 +44,25 @@ def test_two_seeds_give_no_interval_and_decide_nothing() -> None:
         ([Comparison("b", "w"), Comparison("b", "w", "level")], "Partly: of 2 differences 1 is clearly as the paper"),
         (
             [Comparison("w", "b"), Comparison("b", "w", "level")],
-            "Not borne out here: of 2 differences none is clearly as the paper has them, 1 clearly is not; 1 is not "
-            "clear of chance, which does not point the paper's way",
+            "Not borne out here: of 2 differences none is clearly as the paper has them, 1 is clearly otherwise "
+            "(b above w); 1 is not clear of chance, and does not point the paper's way",
         ),
         (
             [Comparison("b", "w"), Comparison("near", "w")],
-            "Partly: of 2 differences 1 is clearly as the paper has them, none clearly is not; 1 is not clear of "
-            "chance, which points the paper's way.",
+            "Partly: of 2 differences 1 is clearly as the paper has them (b above w), none is clearly otherwise; 1 is "
+            "not clear of chance, and points the paper's way.",
         ),
         (
             [Comparison("near", "w")],
-            "Not decided here: the difference is not clear of chance, which points the paper's",
+            "Not decided here: the difference is not clear of chance, and points the paper's",
         ),
         (
             [Comparison("near", "w"), Comparison("near", "b")],
-            "Not decided here: none of 2 differences is clear of chance, 1 of which points the paper's way.",
+            "Not decided here: none of 2 differences is clear of chance, and 1 of these points the paper's way.",
         ),
         (
             [Comparison("near", "w"), Comparison("near", "w")],
-            "Not decided here: none of 2 differences is clear of chance, all of which point the paper's way.",
+            "Not decided here: none of 2 differences is clear of chance, and all of these point the paper's way.",
         ),
         ([Comparison("b", "b", "level")], "The claim holds here"),
         ([Comparison("b", "gone")], "Not run"),

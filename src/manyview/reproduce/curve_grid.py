@@ -104,31 +104,32 @@ class CurveGrid(Recipe):
 
     def leads_by_snapshot(self, setting: Setting, values: Mapping[str, Mapping[int, float]], last: int) -> Table:
         """A line for each pair, as all its snapshots below each other are too many to read."""
+        places = ["", *(f"snapshot {number}" for number in range(1, 1 + last))]
         rows = []
         for imbalance in self.imbalances:
             for first, second in self.pairs(setting):
                 cells = [
-                    marked(paired(*(values.get(at(method, imbalance, number), {}) for method in (first, second))))
-                    for number in range(1, 1 + last)
+                    marked(paired(*(values.get(at(method, imbalance, place), {}) for method in (first, second))))
+                    for place in places
                 ]
                 if any(cells):
                     rows.append((f"{first} − {second}{of(imbalance)}", *cells))
         caption = (
-            f"Paired differences over seeds at each snapshot after the start, in {self.unit[0]}; by the paper all are "
-            f"above 0 ({YES} clearly so, {NO} clearly not)"
+            f"Paired differences over seeds, on average over the snapshots after the start and at each of them, in "
+            f"{self.unit[0]}; by the paper all are above 0 ({YES} clearly so, {NO} clearly not)"
         )
-        return Table(caption, ("", *map(str, range(1, 1 + last))), tuple(rows))
+        return Table(caption, ("", "on average", *places[1:]), tuple(rows))
 
     def verdict(self, found: Found) -> str:
         values, last = self.at_snapshots(found)
-        return judge([*self.growing(found.setting, last), *self.leads(found.setting, last)], values)
+        return judge([*self.growing(found.setting, last), *self.leads(found.setting)], values)
 
     def rivals(self, found: Found, done: Sequence[Job]) -> tuple[Job, Job] | None:
         return of_one_seed(done, *self.pairs(found.setting)[0], lambda keys: keys["method"])
 
     def at_snapshots(self, found: Found) -> tuple[dict[str, dict[int, float]], int]:
-        """The values after the start, by name and seed, and how many snapshots there are. They are counted, as those of
-        methods with other batches lie at other steps."""
+        """The values after the start and their mean, by name and seed, and how many snapshots there are. They are
+        counted, as those of methods with other batches lie at other steps."""
         steps: dict[tuple[str, str, str], list[int]] = {}
         for row in sorted(found[""], key=lambda row: int(row["step"])):
             if int(row["step"]):
@@ -137,22 +138,25 @@ class CurveGrid(Recipe):
         for row in found[""]:
             mine = steps.get((row["method"], row["imbalance"], row["seed"]), [])
             if int(row["step"]) in mine:
-                name = at(row["method"], row["imbalance"], 1 + mine.index(int(row["step"])))
-                values.setdefault(name, {})[int(row["seed"])] = self.unit[1] * float(row[self.column])
+                value, seed = self.unit[1] * float(row[self.column]), int(row["seed"])
+                name = at(row["method"], row["imbalance"], f"snapshot {1 + mine.index(int(row['step']))}")
+                values.setdefault(name, {})[seed] = value
+                over_all = values.setdefault(at(row["method"], row["imbalance"]), {})
+                over_all[seed] = over_all.get(seed, 0.0) + value / len(mine)
         return values, max(map(len, steps.values()), default=0)
 
     def growing(self, setting: Setting, last: int) -> list[Comparison]:
         return [
-            Comparison(at(method, imbalance, last), at(method, imbalance, 1))
+            Comparison(at(method, imbalance, f"snapshot {last}"), at(method, imbalance, "snapshot 1"))
             for imbalance in self.imbalances
             for method in self.grows(setting, imbalance)
         ]
 
-    def leads(self, setting: Setting, last: int) -> list[Comparison]:
+    def leads(self, setting: Setting) -> list[Comparison]:
+        """One for each pair: snapshots of the same runs are no evidence of their own."""
         return [
-            Comparison(at(first, imbalance, number), at(second, imbalance, number))
+            Comparison(at(first, imbalance), at(second, imbalance))
             for imbalance in self.imbalances
-            for number in range(1, 1 + last)
             for first, second in self.pairs(setting)
         ]
 
@@ -163,8 +167,9 @@ class CurveGrid(Recipe):
         return spread([float(row[self.column]) for row in mine if row["step"] == middle], self.digits)
 
 
-def at(method: str, imbalance: str, number: int) -> str:
-    return f"{method}{of(imbalance)}, snapshot {number}"
+def at(method: str, imbalance: str, place: str = "") -> str:
+    """What a value is called: that of a snapshot, or without a place their mean."""
+    return f"{method}{of(imbalance)}{', ' if place else ''}{place}"
 
 
 def of(imbalance: str) -> str:

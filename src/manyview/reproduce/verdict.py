@@ -10,9 +10,22 @@ from scipy import stats
 
 from manyview.reproduce.recipe import Table
 
-__all__ = ["FEWEST", "Comparison", "Difference", "differences", "judge", "paired", "signed", "spread"]
+__all__ = [
+    "DECIDED",
+    "FEWEST",
+    "Comparison",
+    "Difference",
+    "differences",
+    "judge",
+    "over_seeds",
+    "paired",
+    "signed",
+    "spread",
+]
 
 FEWEST = 3  # seeds below which a spread says nothing
+DECIDED = {True: "The claim holds here", False: "The claim does not hold here", None: "Not decided here"}
+NAMED = 4  # clear differences that a sentence names; of more it tells the number
 LOPSIDED = 5  # clear differences on one side for each on the other that make it "mostly"
 LEVEL = 1.0  # points within which two set-ups count as level
 
@@ -24,6 +37,12 @@ class Comparison:
     first: str
     second: str
     kind: Literal["above", "level"] = "above"
+
+    def in_words(self, *, turned: bool = False) -> str:
+        """What it says, or what is clearly so where that is clearly wrong."""
+        if self.kind == "level":
+            return f"{self.first} {'not ' * turned}level with {self.second}"
+        return f"{self.second} above {self.first}" if turned else f"{self.first} above {self.second}"
 
 
 @dataclass(frozen=True)
@@ -40,6 +59,10 @@ class Difference:
             return f"{signed(self.mean)} (no interval)"
         return f"{signed(self.mean)} [{signed(self.low)}, {signed(self.high)}]"
 
+    def plain(self) -> str:
+        """Of a ratio, whose sign goes without saying."""
+        return f"{self.mean:.2f}" + (f" [{self.low:.2f}, {self.high:.2f}]" if self.seeds >= FEWEST else "")
+
     def points_to(self, kind: str) -> bool:
         """Whether the mean alone is as expected."""
         return abs(self.mean) <= LEVEL if kind == "level" else self.mean > 0
@@ -54,39 +77,42 @@ class Difference:
 
 def paired(first: Mapping[int, float], second: Mapping[int, float]) -> Difference | None:
     """None without a seed that both have."""
-    differences = [first[seed] - second[seed] for seed in sorted(first.keys() & second.keys())]
-    if not differences:
-        return None
-    mean, count = statistics.mean(differences), len(differences)
+    both = sorted(first.keys() & second.keys())
+    return over_seeds([first[seed] - second[seed] for seed in both]) if both else None
+
+
+def over_seeds(values: Sequence[float]) -> Difference:
+    """Of one value for each seed, or each repetition."""
+    mean, count = statistics.mean(values), len(values)
     if count < FEWEST:
         return Difference(mean, count)
-    half = float(stats.t.ppf(0.975, count - 1)) * statistics.stdev(differences) / math.sqrt(count)
+    half = float(stats.t.ppf(0.975, count - 1)) * statistics.stdev(values) / math.sqrt(count)
     return Difference(mean, count, mean - half, mean + half)
 
 
 def judge(comparisons: Sequence[Comparison], values: Mapping[str, Mapping[int, float]]) -> str:
     """A sentence or two on the whole. `values` are by set-up and seed."""
     found = [(each, paired(values.get(each.first, {}), values.get(each.second, {}))) for each in comparisons]
-    run = [(each.kind, difference) for each, difference in found if difference is not None]
+    run = [(each, difference) for each, difference in found if difference is not None]
     if not run:
         return "Not run."
-    sure = [difference.supports(kind) for kind, difference in run if difference.seeds >= FEWEST]
+    sure = [(each, difference) for each, difference in run if difference.seeds >= FEWEST]
     missing = len(found) - len(run)
     part = f" ({missing} of {len(found)} comparisons were not run)" if missing else ""
     if not sure:
         seeds = max(difference.seeds for _, difference in run)
-        as_paper = sum(difference.points_to(kind) for kind, difference in run)
+        as_paper = sum(difference.points_to(each.kind) for each, difference in run)
         return (
             f"Not decided here: {seeds} seed{'s' * (seeds > 1)} give{'s' * (seeds == 1)} no interval. {as_paper} of "
             f"{len(run)} differences are as the paper has them{part}."
         )
     few = len(run) - len(sure)
-    count, for_it, against = len(sure), sure.count(True), sure.count(False)
-    unclear = [
-        difference.points_to(kind)
-        for kind, difference in run
-        if difference.seeds >= FEWEST and difference.supports(kind) is None
-    ]
+    right, wrong, open_ = (
+        [(each, difference) for each, difference in sure if difference.supports(each.kind) is side]
+        for side in (True, False, None)
+    )
+    count, for_it, against = len(sure), len(right), len(wrong)
+    unclear = [difference.points_to(each.kind) for each, difference in open_]
     if for_it == count:
         all_of = f"all {count} differences are" if count > 1 else "the difference is"
         start = "As far as it was run, the claim holds here" if missing or few else "The claim holds here"
@@ -99,12 +125,12 @@ def judge(comparisons: Sequence[Comparison], values: Mapping[str, Mapping[int, f
         words = f"Not decided here: {none_is} clear of chance"
     else:
         words = (
-            f"{_tenor(for_it, against)}: of {count} differences {for_it or 'none'} {_are(for_it)} clearly as the paper "
-            f"has them, {against or 'none'} clearly {_are(against)} not"
+            f"{_tenor(for_it, against)}: of {count} differences {for_it or 'none'} {_are(for_it)} clearly as the paper has "
+            f"them{_names(right)}, {against or 'none'} {_are(against)} clearly otherwise{_names(wrong, turned=True)}"
         )
     if unclear:
         others = "" if not for_it and not against else f"; {len(unclear)} {_are(len(unclear))} not clear of chance"
-        words += f"{others}, {_ways(unclear)} the paper's way"
+        words += f"{others}, and {_ways(unclear)} the paper's way"
     sentences = [f"{words}{part}."]
     sentences += [f"{few} more {'have' if few > 1 else 'has'} too few seeds for an interval."] if few else []
     sentences += [f"Each of the {count} is judged at 95 % by itself."] if count > 1 else []
@@ -122,9 +148,14 @@ def _tenor(for_it: int, against: int) -> str:
 
 def _ways(unclear: Sequence[bool]) -> str:
     if len(unclear) == 1:
-        return "which points" if unclear[0] else "which does not point"
+        return "points" if unclear[0] else "does not point"
     many = "all" if all(unclear) else sum(unclear) or "none"
-    return f"{many} of which {'points' if sum(unclear) <= 1 else 'point'}"
+    return f"{many} of these {'points' if sum(unclear) <= 1 else 'point'}"
+
+
+def _names(found: Sequence[tuple[Comparison, Difference]], *, turned: bool = False) -> str:
+    words = "; ".join(each.in_words(turned=turned) for each, _ in found)
+    return f" ({words})" if 0 < len(found) <= NAMED else ""
 
 
 def _are(count: int) -> str:
@@ -145,7 +176,7 @@ def differences(
         if difference is not None:
             shown = (str(difference), str(difference.seeds), words[difference.supports(each.kind)])
             rows.append((f"{each.first} − {each.second}", expected, *shown))
-    header = ("", "the paper", "difference [95 %]", "seeds", "as the paper?")
+    header = ("", "claimed", "difference [95 %]", "seeds", "as claimed?")
     return Table(f"Paired differences over seeds, in {unit}", header, tuple(rows))
 
 

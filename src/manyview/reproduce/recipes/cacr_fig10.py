@@ -22,8 +22,9 @@ class Efficiency(CurveGrid):
     expectation = "Differences of a point or less, whose order changes on the way."
     remarks = (
         "A classifier is fitted at each snapshot of the runs that `cacr-fig3` needs: 600 steps of 320 views with lr "
-        "0.06 on a laptop; the learning rate still falls on its cosine on the way. The figure's values are not printed "
-        f"in the paper. {CMC_REMARK}"
+        "0.06 on a laptop; the learning rate still falls on its cosine on the way. Judged on average over the "
+        "snapshots, at equal steps: the paper's axis is epochs, in each of which K = 4 takes more steps than K = 1. "
+        f"The figure's values are not printed in the paper. {CMC_REMARK}"
     )
     paper_setup = "CIFAR-10, AlexNet, 200 epochs (C.1)"
     classes = 10
