@@ -15,7 +15,7 @@ from manyview.reproduce.store import Store
 from manyview.reproduce.verdict import spread
 from manyview.reproduce.weighing import machine
 
-__all__ = ["CostGrid", "mean"]
+__all__ = ["CostGrid", "ratios"]
 
 
 class CostGrid(Recipe):
@@ -48,13 +48,18 @@ class CostGrid(Recipe):
     def jobs(self, setting: Setting, store: Store) -> list[Job]:
         return [job for seed in setting.seeds for job in self.runs(setting, seed)]
 
-    def values(self, found: Found) -> dict[tuple[str, str], list[float]]:
-        """In the shown unit, by method and positives."""
+    def values(self, found: Found) -> dict[tuple[str, str], dict[int, float]]:
+        """In the shown unit, by method and positives, and by repetition."""
         column, _, unit = self.measured
-        grouped: dict[tuple[str, str], list[float]] = {}
+        grouped: dict[tuple[str, str], dict[int, float]] = {}
         for row in found[""]:
-            grouped.setdefault((row["method"], row["positives"]), []).append(float(row[column]) / unit)
+            mine = grouped.setdefault((row["method"], row["positives"]), {})
+            mine[int(row["seed"])] = float(row[column]) / unit
         return grouped
+
+    def shown_seeds(self, found: Found) -> str:
+        repetitions = len(found.setting.seeds)
+        return f"{repetitions} repetition{'s, least to most' if repetitions > 1 else ''}"
 
     def tables(self, found: Found) -> list[Table]:
         found_values, words = self.values(found), self.measured[1]
@@ -62,7 +67,7 @@ class CostGrid(Recipe):
         rows = []
         for key, values in found_values.items():
             theirs = [f"{self.paper[key]:g}" if key in self.paper else "–"] if self.paper else []
-            rows.append((*key, batches[key], spread(values), str(len(values)), *theirs))
+            rows.append((*key, batches[key], spread(list(values.values())), str(len(values)), *theirs))
         header = ("", "positives", "batch", words, "repetitions", *([self.paper_words] if self.paper else []))
         return [Table("A step: mean ± standard deviation over repetitions", header, tuple(rows))]
 
@@ -71,7 +76,7 @@ class CostGrid(Recipe):
         lines: dict[str, dict[float, list[float]]] = {}
         theirs: dict[str, dict[float, float]] = {}
         for (method, positives), values in self.values(found).items():
-            lines.setdefault(method, {})[float(positives)] = values
+            lines.setdefault(method, {})[float(positives)] = list(values.values())
             if (method, positives) in self.paper:
                 theirs.setdefault(method, {})[float(positives)] = self.paper[method, positives]
         curves(axes, [Curve(*line) for line in lines.items()], x=self.x, y=self.measured[1], paper=theirs)
@@ -80,5 +85,6 @@ class CostGrid(Recipe):
         return made
 
 
-def mean(values: list[float]) -> float:
-    return sum(values) / len(values)
+def ratios(first: Mapping[int, float], second: Mapping[int, float]) -> list[float]:
+    """Of two kinds of step, in each repetition that has both."""
+    return [first[seed] / second[seed] for seed in sorted(first.keys() & second.keys())]

@@ -2,11 +2,12 @@
 
 from matplotlib.figure import Figure
 
-from manyview.reproduce.cost_grid import CostGrid, mean
+from manyview.reproduce.cost_grid import CostGrid, ratios
 from manyview.reproduce.job import Job
 from manyview.reproduce.plots import bars, figure
 from manyview.reproduce.recipe import Found
 from manyview.reproduce.setting import Setting
+from manyview.reproduce.verdict import DECIDED, Difference, over_seeds
 from manyview.reproduce.weighing import Weighing
 
 __all__ = ["TimeInMoCo"]
@@ -67,7 +68,7 @@ class TimeInMoCo(CostGrid):
 
     def draw(self, found: Found) -> Figure:
         made, [axes] = figure()
-        ours = {f"{name} (K = {count})": values for (name, count), values in self.values(found).items()}
+        ours = {f"{name} (K = {count})": list(each.values()) for (name, count), each in self.values(found).items()}
         theirs = {f"{name} (K = {count})": value for (name, count), value in self.paper.items()}
         bars(axes, {"ours": ours}, y=self.measured[1], paper={"ours": theirs})
         for each in made.axes:  # also that of the paper's points
@@ -75,14 +76,24 @@ class TimeInMoCo(CostGrid):
         return made
 
     def verdict(self, found: Found) -> str:
-        times = {key: mean(values) for key, values in self.values(found).items()}
+        times = self.values(found)
         if times.keys() < PAPER_FIGURES.keys():
             return "Not decided here: not all of the objectives were measured."
-        ratios = {
-            words: (times[first] / times[second], PAPER_FIGURES[first] / PAPER_FIGURES[second])
+        found_ratios = {
+            words: (over_seeds(ratios(times[first], times[second])), PAPER_FIGURES[first] / PAPER_FIGURES[second])
             for words, first, second in RATIOS
         }
-        right = [abs(ours / theirs - 1) <= LIKE for ours, theirs in ratios.values()]
-        words = "; ".join(f"{name} {ours:.2f} (the paper: {theirs:.2f})" for name, (ours, theirs) in ratios.items())
-        holds = "holds here" if all(right) else "holds here in part" if any(right) else "does not hold here"
-        return f"The claim {holds}, where a ratio within {LIKE:.0%} of the paper's counts as its: {words}."
+        alike = [like(ours, theirs) for ours, theirs in found_ratios.values()]
+        words = "; ".join(
+            f"{name} {ours.plain()} (the paper: {theirs:.2f})" for name, (ours, theirs) in found_ratios.items()
+        )
+        holds = (
+            DECIDED[alike[0]] if len(set(alike)) == 1 else f"{DECIDED[True]} in part" if any(alike) else DECIDED[None]
+        )
+        return f"{holds}, where an interval within {LIKE:.0%} of the paper's ratio counts as its: {words}."
+
+
+def like(ours: Difference, theirs: float) -> bool | None:
+    """Whether a ratio is the paper's; None where the interval does not say."""
+    low, high = ours.low / theirs - 1, ours.high / theirs - 1
+    return True if low >= -LIKE and high <= LIKE else False if low > LIKE or high < -LIKE else None
