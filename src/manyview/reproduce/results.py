@@ -1,4 +1,4 @@
-"""docs/RESULTS.md from the files of results: what stands between its markers is written here, the rest by hand."""
+"""docs/RESULTS.md from the files of results: all that stands between its markers is written here."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -61,6 +61,8 @@ def write_results(page: Path, results: Path) -> None:
             f"<!-- /{MARKER} -->"
         ) from error
     made = list(sections(results))
+    if not made:
+        raise UserError(f"--results {results} holds no results of a recipe: name the directory of their CSV files")
     for each in made:
         with replacing(page.parent / PICTURES / f"{each.name}.png") as file:
             file.write(png(titled(each.recipe, each.found)))
@@ -120,10 +122,10 @@ def section(recipe: Recipe, name: str, words: str, data: str, setting: Setting, 
         f"### {recipe.title} ({recipe.where}){words}",
         f"```\n{command}\n```",
         f"{len([job for job in jobs if store.rows_of(job)])} of {len(jobs)} runs, {duration(took)} of work in all. "
-        f"{recipe.remarks}".strip(),
+        f"{recipe.set_up(setting)}",
     ]
     for each in recipe.shown(found):
         parts.append(f"{each.caption}:\n\n{table(each.header, each.rows)}")
-    parts.append(f"**The paper:** {recipe.claim} **Expected here:** {recipe.expectation}")
+    parts.append(f"**The paper:** {recipe.claim} **Expected on a laptop:** {recipe.expectation}")
     parts.append(f"**Found:** {recipe.verdict(found)}")
     return [Section(recipe, found, name, "\n\n".join(parts))]
