@@ -382,7 +382,7 @@ def pack_command(words: list[str]) -> None:
 class ReproduceArgs:
     """Run a table or figure of the papers and set our numbers beside theirs."""
 
-    recipe: tyro.conf.Positional[str | None] = None
+    recipe: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="RECIPE")] = None
     """Which one, as --list names it."""
     list: bool = False
     """Show the recipes with their cost, and do nothing."""
@@ -409,7 +409,8 @@ class ReproduceArgs:
     device: str = "auto"
     """cpu, cuda, …"""
     write_results: Path | None = None
-    """Write what --results holds into this Markdown page, between its markers, and do nothing else."""
+    """Write what --results holds (`results` if not given) into this Markdown page, between its markers, and do nothing
+    else."""
 
 
 def reproduce_command(words: list[str]) -> None:

@@ -50,8 +50,8 @@ def augment(**changes: Any) -> Augment:
     return Augment(recipe("moco-v2", min_crop=0.6), **{"views": 2, "size": SIZE, "seed": 3, **changes})
 
 
-def watch(source: Source, *, t_neg: float = 2.0, **changes: Any) -> Watch:
-    return Watch(source, augment(**changes), name=source.name, t_neg=t_neg)
+def watch(source: Source, *, t_neg: float = 2.0, samples: int = SAMPLES, **changes: Any) -> Watch:
+    return Watch(source, augment(**changes), name=source.name, t_neg=t_neg, samples=samples)
 
 
 def encoder(**options: Any) -> Encoder:
@@ -166,6 +166,7 @@ def test_large_sets_are_watched_in_whole_batches() -> None:
         kept = watch(Noise(available), size=4)
         assert len(kept) == len(kept.crops) == used
         assert len(set(kept.index.tolist())) == used
+    assert len(watch(Noise(3 * BATCH + 9), size=4, samples=3 * BATCH + 9)) == 3 * BATCH > SAMPLES
 
 
 def test_batches_are_averaged() -> None:

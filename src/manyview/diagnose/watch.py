@@ -29,12 +29,21 @@ _AT_ONCE = 32  # samples whose views are made and embedded together: they may be
 class Watch:
     """The `contrast` of encoders on views of some samples of a source, which are cut once and kept."""
 
-    def __init__(self, source: Source, augment: Augment, *, name: str, t_neg: float, workers: int = 0) -> None:
+    def __init__(
+        self,
+        source: Source,
+        augment: Augment,
+        *,
+        name: str,
+        t_neg: float,
+        workers: int = 0,
+        samples: int = SAMPLES,
+    ) -> None:
         """`augment` gives recipe, size and seed; `name` tells the user what `source` is. Unreadable images are
         passed over; `workers` processes read those that are not at hand as arrays."""
         self.name, self.fingerprint, self.t_neg = name, source.fingerprint, t_neg
         self.augment = Augment(augment.recipe, views=VIEWS, size=augment.size, seed=augment.seed, planes=augment.planes)
-        self.index, self.crops = _cut(source.showing(augment.planes), self.augment, workers)
+        self.index, self.crops = _cut(source.showing(augment.planes), self.augment, workers, samples)
         if len(self) < 2:
             raise UserError(
                 f"contrast cannot be watched on {name}: it takes two images, and {len(self)} can be read: name others "
@@ -85,11 +94,11 @@ def _evaluating(network: nn.Module) -> Iterator[None]:
             module.training = mode
 
 
-def _cut(source: Source, augment: Augment, workers: int) -> tuple[Tensor, Tensor]:
+def _cut(source: Source, augment: Augment, workers: int, samples: int) -> tuple[Tensor, Tensor]:
     """The numbers (N,) of samples that can be read, in whole batches, and their crops (N, V, C, size, size) uint8."""
     # Where half of this many cannot be read, the set is broken.
-    order = counter.permutation(len(source), augment.seed, _TAG)[: 2 * SAMPLES].tolist()
-    most = min(SAMPLES, len(source))
+    order = counter.permutation(len(source), augment.seed, _TAG)[: 2 * samples].tolist()
+    most = min(samples, len(source))
     crops = torch.empty(most, augment.views, len(augment.mean), augment.size, augment.size, dtype=torch.uint8)
     kept: list[int] = []
     cuts = read_ahead(_Cut(source, augment), order, workers if source.size is None else 0)

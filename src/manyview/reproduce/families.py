@@ -25,7 +25,8 @@ __all__ = [
 
 JCL_STEPS, JCL_BATCH = 500, 256
 JCL_REMARK = (
-    "Every run takes 500 steps of 256 images with `tiny`, a queue of 4,096, momentum 0.99 and Adam with lr 0.001, "
+    "Every run takes 500 steps of 256 images, if no other length is named, with `tiny`, a queue of 4,096, a key "
+    "encoder of momentum 0.99, a λ that grows linearly from 0 to its value, and Adam (β = 0.5, 0.999) with lr 0.001, "
     "which was chosen for MoCo v2 on held-out training images (`jcl-search`): SGD hardly leaves random weights behind "
     "in so few steps."
 )
@@ -135,7 +136,9 @@ def cacr_run(
     steps = CACR_STEPS if batch is None else CACR_STEPS * ENCODED // (2 * member.views * batch)
     length = budget(setting, steps=steps, epochs=200)
     laptop = setting.scale == "laptop"
-    flags = changed(member.own if laptop else (), changes)
+    flags = changed(member.own, changes)
+    if not laptop:  # the preset knows the member's own values, and left unsaid they make equal runs of equal words
+        flags = [word for pair in pairs(changes) if pair not in pairs(member.own) for word in pair]
     flags += ["--imbalance", imbalance, *WATCH_AT_END, "--seed", str(seed), "--keep", "1"]
     flags += ["--snapshots", str(POINTS if laptop else points)]
     if laptop:
@@ -156,5 +159,8 @@ def cacr_run(
 
 def changed(flags: Sequence[str], changes: Sequence[str]) -> list[str]:
     """The flags with other values; written as few times as possible, so that equal runs have equal words."""
-    values = dict(zip(flags[::2], flags[1::2], strict=True)) | dict(zip(changes[::2], changes[1::2], strict=True))
-    return [word for pair in values.items() for word in pair]
+    return [word for pair in (dict(pairs(flags)) | dict(pairs(changes))).items() for word in pair]
+
+
+def pairs(flags: Sequence[str]) -> list[tuple[str, str]]:
+    return list(zip(flags[::2], flags[1::2], strict=True))

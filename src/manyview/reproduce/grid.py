@@ -45,6 +45,10 @@ class Grid(Recipe):
         """The line that it belongs to, where there is an `x`."""
         return "ours"
 
+    def axis(self, setting: Setting) -> tuple[str, str] | None:
+        """The `x` of this scale."""
+        return self.x
+
     def asked(self, setting: Setting) -> tuple[Comparison, ...]:
         """What the paper claims of the set-ups that are run at this scale."""
         return self.comparisons
@@ -72,13 +76,14 @@ class Grid(Recipe):
     def draw(self, found: Found) -> Figure:
         made, [axes] = figure()
         paper = self.published(found.setting)
-        if self.x is None:
+        axis = self.axis(found.setting)
+        if axis is None:
             values = {label: [float(row["linear"]) for row in rows] for label, rows in self.setups(found).items()}
             theirs = {"linear": paper} if paper else None
             bars(axes, {"linear": values}, y="linear accuracy, %", paper=theirs)
             show_points(axes)
             return made
-        column, words = self.x
+        column, words = axis
         lines: dict[str, dict[float, list[float]]] = {}
         points: dict[str, dict[float, float]] = {}
         for row in found[""]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from manyview.data import Source, holdout, open_source
 from manyview.data.source import track
 from manyview.diagnose import Watch
+from manyview.diagnose.watch import SAMPLES
 from manyview.encoders import FrozenEncoder, load
 from manyview.evaluate import Protocol, evaluate, extract, knn, linear, open_test
 from manyview.flags import saved_config
@@ -71,7 +72,11 @@ class EntropyCurve:
     def __call__(self, run: Path, setting: Setting) -> list[Row]:
         method, config = saved_config(run)
         images, device = tested_images(setting), pick_device(setting.device)
-        watch = Watch(images, build_augment(method, config), name=images.name, t_neg=T_NEG, workers=setting.workers)
+        samples = SAMPLES if setting.scale == "laptop" else len(images)  # the paper takes every batch
+        watch = Watch(
+            images, build_augment(method, config), name=images.name, t_neg=T_NEG, workers=setting.workers,
+            samples=samples,
+        )  # fmt: skip
         rows = []
         for step, encoder in track(encoders_of(run), "entropy of the snapshots", len(steps_of(run))):
             seen = watch(encoder.to(device))

@@ -69,8 +69,12 @@ def _table(each: Table) -> Markup:
 
 
 def _verdict(recipe: Recipe, found: Found) -> Markup:
-    parts = [("The paper: ", recipe.claim), ("Expected here: ", recipe.expectation), ("Found: ", recipe.verdict(found))]
-    parts += [("Set-up: ", recipe.remarks)] if recipe.remarks else []
+    parts = [
+        ("The paper: ", recipe.claim),
+        ("Expected on a laptop: ", recipe.expectation),
+        ("Found: ", recipe.verdict(found)),
+    ]
+    parts += [("Set-up: ", recipe.set_up(found.setting))]
     return join(*(tag("p", tag("strong", start), _with_code(text)) for start, text in parts))
 
 

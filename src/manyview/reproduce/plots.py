@@ -1,7 +1,7 @@
 """Figures of a recipe: ours in colour with the seeds' spread as a band, the paper's points in grey."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from matplotlib.axes import Axes
@@ -78,9 +78,10 @@ def bars(
     *,
     y: str,
     paper: Mapping[str, Mapping[str, float]] | None = None,
+    mark: Callable[[Sequence[float]], float] = statistics.mean,
 ) -> None:
-    """A marker for the mean of each set-up on a line from the least to the most, with a stroke for each value, side by
-    side for each group; the paper's values in grey on an axis of their own."""
+    """A marker for the mean (or another `mark`) of each set-up on a line from the least to the most, with a stroke for
+    each value, side by side for each group; the paper's values in grey on an axis of their own."""
     names = list(dict.fromkeys(name for group in groups.values() for name in group))
     right = _papers_axis(axes, y) if paper else None
     for number, (label, group) in enumerate(groups.items()):
@@ -90,7 +91,7 @@ def bars(
             if values:
                 at = [place + shift] * len(values)
                 axes.plot(at, sorted(values), "_-", color=PALETTE[number], linewidth=1.5, markersize=7)
-                axes.plot(at[:1], [statistics.mean(values)], marker, color=PALETTE[number])
+                axes.plot(at[:1], [mark(values)], marker, color=PALETTE[number])
             if right is not None and paper is not None and name in paper.get(label, {}):
                 right.plot([place + shift], [paper[label][name]], marker, color=PAPER, markersize=4)
         axes.plot([], [], marker, color=PALETTE[number], label=label)

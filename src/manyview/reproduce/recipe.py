@@ -59,6 +59,12 @@ class Recipe(ABC):
     classes: ClassVar[int | None] = None
     """Of the set that it is about, where it cannot be another."""
 
+    def set_up(self, setting: Setting) -> str:
+        """The remarks, which are about a laptop's runs; at the paper's scale behind what that runs."""
+        if setting.scale == "laptop":
+            return self.remarks
+        return f"As published: {self.paper_setup}. Of a laptop's runs: {self.remarks}"
+
     @abstractmethod
     def columns(self, table: str = "") -> tuple[str, ...]:
         """Of the file of results."""

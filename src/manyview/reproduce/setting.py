@@ -37,6 +37,11 @@ class Setting:
         return all((Path(self.data) / f"{part}.tar").is_file() for part in ("train", "test"))
 
     @property
+    def set_name(self) -> str:
+        """Of the images, in a word."""
+        return Path(self.data.partition(":")[0]).name
+
+    @property
     def as_planned(self) -> bool:
         """Whether the runs are as long as the laptop's recipes say, for which times are known."""
         return self.scale == "laptop" and not self.quick and self.steps is None

@@ -19,8 +19,8 @@ class BatchSize(Grid):
     where = "CACR, Fig. 8"
     title = "Accuracy against the size of the batch, which is that of the negatives"
     claim = (
-        "CACR (K = 4) is ahead at every size from 64 to 768; CACR (K = 1) is ahead of CL but at 64, where it is "
-        "slightly behind."
+        "CACR (K = 4) is ahead at every size from 64 to 768; CACR (K = 1) is ahead of CL in most cases, but not at 64, "
+        "where it is slightly behind."
     )
     expectation = (
         "Runs of 96,000 views are so short that small batches, which make more steps, do best for all methods."

@@ -18,7 +18,7 @@ class Lambda(Grid):
     claim = "Stable for λ from 0.2 to 4; without the covariance (λ = 0) and with far too much of it (10) worse."
     expectation = "Level from 0.2 to 4, and λ = 10 behind; λ = 0 within a point of the rest in so short a run."
     remarks = (
-        f"{JCL_REMARK} M′ = 5, τ = 0.2 (Table 3); λ grows linearly to its value. The figure's values are not printed "
+        f"{JCL_REMARK} M′ = 5, τ = 0.2 (Table 3). The figure's values are not printed "
         "in the paper, so none stand beside ours."
     )
     paper_setup = "ImageNet-100, ResNet-18, 100 epochs"

@@ -12,7 +12,7 @@ from manyview.reproduce.rivals import of_one_seed
 from manyview.reproduce.setting import Setting
 from manyview.reproduce.spread import Spread, samples, two_sample
 from manyview.reproduce.store import Store
-from manyview.reproduce.verdict import paired
+from manyview.reproduce.verdict import DECIDED, paired
 
 __all__ = ["Distributions"]
 
@@ -27,7 +27,9 @@ class Distributions(Recipe):
     name = "jcl-fig3"
     where = "JCL, Fig. 3"
     title = "Similarity and variance of the features of 32 views of an image, JCL over MoCo v2"
-    claim = "JCL's features of one image are more similar to each other, and vary less, than those of MoCo v2."
+    claim = (
+        "With JCL many more images have views of similar features than with MoCo v2, and the features vary much less."
+    )
     expectation = "The same, as the loss of JCL punishes the variance of the positive similarities."
     remarks = (
         f"{JCL_REMARK} M′ = 9, λ = 4, τ = 0.2 (App. E), features before the head, of unit length; 32 views each of "
@@ -92,12 +94,13 @@ class Distributions(Recipe):
         difference = paired(means["jcl"], means["moco-v2"])
         if difference is None:
             return "Not decided here: one of the two was not run."
-        verdict = {True: "The claim holds here.", False: "The claim does not hold here.", None: "Not decided here."}
+        verdict = DECIDED | {True: "Its direction shows here"}
         apart = [float(row[4]) for row in self.tables(found)[0].rows if row[1] == QUANTITIES["similarity"][0]]
         return (
-            f"{verdict[difference.supports('above')]} Mean similarity of JCL less MoCo v2, in hundredths, over "
-            f"{difference.seeds} seed{'s' * (difference.seeds > 1)}: {difference}. D of a seed (0: alike, 1: apart): "
-            f"{min(apart):.3f} to {max(apart):.3f}."
+            f"{verdict[difference.supports('above')]}: the mean similarity of JCL less that of MoCo v2 is {difference} "
+            f"hundredths over {difference.seeds} seed{'s' * (difference.seeds > 1)}, and D, which is 0 where the two "
+            f"are alike and 1 where they are apart, {min(apart):.3f} to {max(apart):.3f} within a seed. Whether that "
+            "is much is left to the eye; the paper prints no figures."
         )
 
     def rivals(self, found: Found, done: Sequence[Job]) -> tuple[Job, Job] | None:
