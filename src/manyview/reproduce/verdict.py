@@ -124,9 +124,10 @@ def judge(comparisons: Sequence[Comparison], values: Mapping[str, Mapping[int, f
         none_is = f"none of {count} differences is" if count > 1 else "the difference is not"
         words = f"Not decided here: {none_is} clear of chance"
     else:
+        tenor, right_names, wrong_names = _tenor(for_it, against), _names(right), _names(wrong, turned=True)
         words = (
-            f"{_tenor(for_it, against)}: of {count} differences {for_it or 'none'} {_are(for_it)} clearly as the paper has "
-            f"them{_names(right)}, {against or 'none'} {_are(against)} clearly otherwise{_names(wrong, turned=True)}"
+            f"{tenor}: of {count} differences {for_it or 'none'} {_are(for_it)} clearly as the paper has "
+            f"them{right_names}, {against or 'none'} {_are(against)} clearly otherwise{wrong_names}"
         )
     if unclear:
         others = "" if not for_it and not against else f"; {len(unclear)} {_are(len(unclear))} not clear of chance"
