@@ -36,6 +36,7 @@ __all__ = [
     "one_of_each_class",
     "readable",
     "shuffled",
+    "thumbnail",
 ]
 
 _TAG = 0x7265706F7274  # keeps the choice of samples apart from other uses of the seed
@@ -151,12 +152,12 @@ def readable(source: Source, order: Tensor) -> Iterator[tuple[int, Tensor]]:
 
 def _sample(source: Source, number: int, image: Tensor) -> Sample:
     label = None if source.labels is None else source.classes[int(source.labels[number])]
-    return Sample(source.id(number), _thumbnail(image[:COLOURS]), label)
+    return Sample(source.id(number), thumbnail(image[:COLOURS]), label)
 
 
 def _sample_views(source: Source, augment: Augment, number: int, image: Tensor) -> SampleViews:
     pixels = _views(source, augment, [(number, image)])[:, 0, :COLOURS].mul(255).round().byte()
-    return SampleViews(_sample(source, number, image), tuple(map(_thumbnail, pixels)))
+    return SampleViews(_sample(source, number, image), tuple(map(thumbnail, pixels)))
 
 
 def _views(source: Source, augment: Augment, samples: list[tuple[int, Tensor]]) -> Tensor:
@@ -222,7 +223,7 @@ def neighbourhood(source: Source, numbers: list[int], row: int, cosines: Tensor,
     return Neighbourhood(query, tuple(others), tuple(cosines[row].tolist()))
 
 
-def _thumbnail(image: Tensor) -> Tensor:
+def thumbnail(image: Tensor) -> Tensor:
     height, width = image.shape[-2:]
     shrink = _THUMBNAIL / max(height, width)
     if shrink >= 1:

@@ -13,6 +13,7 @@ from manyview.atomic import replacing
 from manyview.diagnose.watch import VIEWS
 from manyview.encoders import Encoder
 from manyview.flags import saved_config
+from manyview.report.pictures import thumbnail
 from manyview.reproduce.job import Row
 from manyview.reproduce.looks import place_in_run, tested_images
 from manyview.reproduce.setting import Setting
@@ -20,20 +21,22 @@ from manyview.setup import build_augment
 from manyview.snapshots import encoders_of, last_encoder, steps_of
 from manyview.views import Augment
 
-__all__ = ["SHOWN", "TILES", "Map", "Weights"]
+__all__ = ["ORIGINAL", "SHOWN", "TILES", "Map", "Weights"]
 
 SHOWN = 4  # negatives of either end
-TILES = "closeup.npz"
+TILES, ORIGINAL = "closeup.npz", "original"  # a file, and how the names of those images in it begin
 _TAG = 0x636C6F7365  # keeps this choice of images apart from others
 _EPOCH = -1  # training counts from 0, so that these views are never learnt from
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Views (V, N, 3, h, w) of test images, normalised and as pixels; the first view of the first is the query."""
+    """Views (V, N, 3, h, w) of test images, normalised and as pixels, and the images themselves; the first view of the
+    first is the query."""
 
     views: Tensor
     pixels: Tensor
+    originals: list[Tensor]
 
     @torch.no_grad()
     def distances(self, encoder: Encoder) -> tuple[Tensor, Tensor, Tensor]:
@@ -49,10 +52,12 @@ def batch_of(run: Path, setting: Setting, size: int) -> Batch:
     source, plain = tested_images(setting), build_augment(method, config)
     augment = Augment(plain.recipe, views=VIEWS, size=plain.size, seed=plain.seed)
     numbers = counter.permutation(len(source), config.run.seed, _TAG)[:size].tolist()
-    crops = torch.stack([augment.crop(source.read(number), number, _EPOCH) for number in numbers])
+    images = [source.read(number) for number in numbers]
+    crops = torch.stack([augment.crop(*each, _EPOCH) for each in zip(images, numbers, strict=True)])
     views = augment.apply(crops, augment.plan(torch.tensor(numbers), _EPOCH))
     mean, std = (torch.tensor(values).view(3, 1, 1) for values in (plain.recipe.mean, plain.recipe.std))
-    return Batch(views, (views * std + mean).clamp(0, 1).mul(255).round().byte())
+    pixels = (views * std + mean).clamp(0, 1).mul(255).round().byte()
+    return Batch(views, pixels, [thumbnail(image) for image in images])
 
 
 @dataclass(frozen=True)
@@ -73,8 +78,9 @@ class Weights:
         order = {role: weight.argsort(descending=True) for role, (_, weight) in found.items()}
         ends = torch.cat([order["negative"][:SHOWN], order["negative"][-SHOWN:]])
         tiles = torch.cat([batch.pixels[:1, 0], batch.pixels[1:, 0][order["positive"]], batch.pixels[0, 1:][ends]])
+        originals = {f"{ORIGINAL}{at}": batch.originals[at].numpy() for at in (0, *(1 + ends).tolist())}
         with replacing(run.parent / TILES) as file:
-            np.savez(file, tiles=tiles.numpy())
+            np.savez(file, tiles=tiles.numpy(), **originals)
         return [
             {"role": role, "rank": str(rank), "distance": f"{distance[at]:.4f}", "weight": f"{weight[at]:.5f}"}
             for role, (distance, weight) in found.items()

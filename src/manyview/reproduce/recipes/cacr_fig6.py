@@ -1,10 +1,12 @@
 """CACR, Fig. 6: a query, its positives and its negatives with their weights."""
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
 
-from manyview.reproduce.closeup import SHOWN, TILES, Weights
+from manyview.reproduce.closeup import ORIGINAL, SHOWN, TILES, Weights
 from manyview.reproduce.families import CACR_FAMILY, cacr_run
 from manyview.reproduce.job import Job
 from manyview.reproduce.plots import PALETTE
@@ -25,7 +27,8 @@ class WeightsOfAQuery(Recipe):
     )
     remarks = (
         "A batch of 128 test images; query, positives and negatives are augmented views. A picture, no proof. Where "
-        "the run is at hand its images stand above their weights; files of results hold the weights alone."
+        "the run is at hand its views stand above their weights, with the images that they are of; files of results "
+        "hold the weights alone."
     )
     paper_setup = "CIFAR-10, AlexNet, 200 epochs (C.1)"
 
@@ -56,18 +59,20 @@ class WeightsOfAQuery(Recipe):
     def draw(self, found: Found) -> Figure:
         paths = [path / TILES for path in found.places[:1]]  # that of the rows that come first, whose weights these are
         seen = bool(paths) and paths[0].exists()
-        made = Figure(figsize=(12, 4.4 if seen else 2.6), layout="constrained")
-        grid = made.add_gridspec(1 + seen, 1 + 4 + 2 * SHOWN, height_ratios=[1, 1.3] if seen else None)
+        made = Figure(figsize=(12, 4.7 if seen else 2.6), layout="constrained")
+        grid = made.add_gridspec(1 + 2 * seen, 1 + 4 + 2 * SHOWN, height_ratios=[1, 1, 1.3] if seen else None)
         positives, negatives = (self.weights(found, role) for role in ("positive", "negative"))
         if seen:
             named = ["query", *(f"π⁺ {weight:.3f}" for weight in positives)]
             named += [f"π⁻ {weight:.4f}" for weight in (*negatives[:SHOWN], *negatives[-SHOWN:])]
             with np.load(paths[0], allow_pickle=False) as file:
                 for column, (tile, name) in enumerate(zip(file["tiles"], named, strict=False)):
-                    axes = made.add_subplot(grid[0, column])
-                    axes.imshow(tile.transpose(1, 2, 0), interpolation="nearest")
-                    axes.set_title(name, fontsize=8)
-                    axes.set_axis_off()
+                    show(made.add_subplot(grid[0, column]), tile, name)
+                originals = [file[name] for name in file.files if name.startswith(ORIGINAL)]
+            for column, original in zip(
+                (0, *range(5, 5 + 2 * SHOWN)), originals, strict=False
+            ):  # positives have the query's
+                show(made.add_subplot(grid[1, column]), original, "" if column else "the image")
         above = f" (above: {SHOWN} of either end)" if seen else ""
         for place, values, colour, words in (
             (grid[-1, :5], positives, PALETTE[0], "positives, farthest first"),
@@ -93,3 +98,9 @@ class WeightsOfAQuery(Recipe):
             f"To be judged by eye, on one query: its farthest positive weighs {far:.2f} times its nearest, its nearest "
             f"negative {near:.1f} times its farthest."
         )
+
+
+def show(axes: Axes, image: NDArray[np.uint8], name: str) -> None:
+    axes.imshow(image.transpose(1, 2, 0), interpolation="nearest")
+    axes.set_title(name, fontsize=8)
+    axes.set_axis_off()
