@@ -12,7 +12,7 @@ demo: .venv/installed
 	$(BIN)/manyview report runs/demo
 
 test: lint
-	$(BIN)/pytest --numprocesses 2 --dist loadfile
+	$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 lint: .venv/installed
 	$(BIN)/ruff check src tests bench

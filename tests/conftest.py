@@ -9,6 +9,14 @@ import torch
 
 torch.set_num_threads(1)
 
+LONGEST = ("test_pretrain", "test_ranks", "test_cli", "test_reproduce_runs", "test_methods_ranks")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that take minutes come first: one that starts last keeps a single core busy at the end."""
+    order = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path.stem, len(order)))
+
 
 @pytest.fixture(scope="session", autouse=True)
 def private_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
@@ -36,6 +44,15 @@ def plain_memory() -> Iterator[None]:
 def one_thread() -> None:
     """Also after a command that was given --threads, which are those of the process."""
     torch.set_num_threads(1)
+
+
+LONGEST = ("test_pretrain", "test_ranks", "test_cli", "test_reproduce_runs", "test_methods_ranks")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that take minutes come first: one that starts last keeps a single core busy at the end."""
+    order = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path.stem, len(order)))
 
 
 @pytest.fixture(scope="session")
