@@ -46,15 +46,6 @@ def one_thread() -> None:
     torch.set_num_threads(1)
 
 
-LONGEST = ("test_pretrain", "test_ranks", "test_cli", "test_reproduce_runs", "test_methods_ranks")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that take minutes come first: one that starts last keeps a single core busy at the end."""
-    order = {name: place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: order.get(item.path.stem, len(order)))
-
-
 @pytest.fixture(scope="session")
 def real_data() -> Path:
     """Real images (cifar10/*.tar, coco-mini/), named by MANYVIEW_TEST_DATA; without them their tests are skipped."""
