@@ -45,8 +45,8 @@ def render(recipe: Recipe, found: Found, outcome: Outcome, picture: bytes, *, ou
 
 def _header(recipe: Recipe, found: Found, outcome: Outcome, links: Markup) -> Markup:
     setting = found.setting
-    seeds = ", ".join(map(str, setting.seeds))
-    facts = " · ".join([f"{setting.scale} scale", *([setting.data] if setting.data else []), f"seeds {seeds}"])
+    seeds = f"seed{'s' * (len(setting.seeds) > 1)} {', '.join(map(str, setting.seeds))}"
+    facts = " · ".join([f"{setting.scale} scale", *([setting.data] if setting.data else []), seeds])
     warning = Markup()
     if not outcome.whole:
         left = len(outcome.jobs) - len(outcome.done)
