@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -459,7 +460,9 @@ def test_weights_of_a_query_stand_beside_its_own_pictures(tmp_path: Path) -> Non
     jobs = recipe.jobs(setting, Store(tmp_path, recipe.name))
     rows = [row for number, job in enumerate(jobs) for row in made_up(recipe, job, number)]
     places = tuple(tmp_path / str(seed) for seed in setting.seeds)
-    originals = {f"original{at}": np.zeros((3, 5, 6), dtype=np.uint8) for at in (0, 9, 8, 7, 6, 1, 2, 3, 4)}
+    originals: dict[str, Any] = {
+        f"original{at}": np.zeros((3, 5, 6), dtype=np.uint8) for at in (0, 9, 8, 7, 6, 1, 2, 3, 4)
+    }
     for place, pictures in reversed(list(zip(places, (13 + 9, 0), strict=True))):  # the second seed's are there first
         place.mkdir()
         np.savez(place / TILES, tiles=np.zeros((13, 3, 4, 4), dtype=np.uint8), **originals)
