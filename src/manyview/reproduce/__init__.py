@@ -125,6 +125,7 @@ def complain(recipe: Recipe, outcome: Outcome) -> None:
         more = f" and {len(others)} more" if others else ""
         words.append(f"{first}{more} failed ({outcome.failed[first]})")
     if outcome.elsewhere:
-        words.append(f"{len(outcome.elsewhere)} are in the hands of another process")
+        count = len(outcome.elsewhere)
+        words.append(f"{count} {'are' if count > 1 else 'is'} in the hands of another process")
     words += [f"{job} waits for {job.waits_for}" for job in outcome.waiting]
     raise UserError(f"{'; '.join(words)}: the same command tries again what is missing, and nothing else")
