@@ -35,7 +35,7 @@ def titled(recipe: Recipe, found: Found) -> Figure:
     """The figure with what it is, as it may be looked at without the page."""
     figure, setting = recipe.draw(found), found.setting
     quick = ", a try-out" if setting.quick else ""
-    images = f" on {setting.set_name}" if setting.data else ""
+    images = f" on {setting.set_name}" if recipe.takes_images else ""
     words = f"{recipe.where}: {setting.scale}{images}{quick}, {recipe.shown_seeds(found)}"
     figure.suptitle(textwrap.fill(words, int(PER_INCH * figure.get_figwidth())), fontsize=9, color="#555")
     return figure
