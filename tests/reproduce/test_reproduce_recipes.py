@@ -416,6 +416,11 @@ def test_more_positives_are_slow_or_not_by_the_interval_of_repetitions() -> None
     assert verdict(5.4, 5.5, 5.6).startswith("The claim does not hold here: K = 10 takes 5.50")
     assert verdict(4.0, 5.0, 6.0).startswith("Not decided here: K = 10 takes 5.00 [2.52, 7.48] times")
     assert verdict(3.0).startswith("Not decided here: K = 10 takes 3.00 times as long as K = 1 for 5.5 times its views")
+    apart = [
+        {"method": "CACR", "positives": count, "seed": seed, "milliseconds": "9"}
+        for count, seed in (("1", "0"), ("10", "1"))
+    ]
+    assert recipe.verdict(Found({"": apart}, Setting("laptop", "", (0, 1)))).endswith("has both K = 1 and K = 10.")
 
 
 def test_final_runs_do_not_take_the_seed_of_the_trials(tmp_path: Path) -> None:

@@ -53,6 +53,8 @@ class TimeAgainstK(CostGrid):
         slope, start = fit([(count, statistics.mean(values.values())) for count, values in times.items()])
         least, most = min(times), max(times)
         longer, views = ratios(times[most], times[least]), (1 + most) / (1 + least)
+        if not longer:
+            return f"Not decided here: no repetition has both K = {least:g} and K = {most:g}."
         less = over_seeds([SLOWLY * views - ratio for ratio in longer]).supports("above")
         return (
             f"{DECIDED[less]}: K = {most:g} takes {over_seeds(longer).plain()} times as long as K = {least:g} for "

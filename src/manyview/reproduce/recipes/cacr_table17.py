@@ -79,10 +79,13 @@ class TimeInMoCo(CostGrid):
         times = self.values(found)
         if times.keys() < PAPER_FIGURES.keys():
             return "Not decided here: not all of the objectives were measured."
-        found_ratios = {
-            words: (over_seeds(ratios(times[first], times[second])), PAPER_FIGURES[first] / PAPER_FIGURES[second])
+        ours_and_theirs = {
+            words: (ratios(times[first], times[second]), PAPER_FIGURES[first] / PAPER_FIGURES[second])
             for words, first, second in RATIOS
         }
+        if not all(ours for ours, _ in ours_and_theirs.values()):
+            return "Not decided here: no repetition has all of the objectives."
+        found_ratios = {words: (over_seeds(ours), theirs) for words, (ours, theirs) in ours_and_theirs.items()}
         alike = [like(ours, theirs) for ours, theirs in found_ratios.values()]
         words = "; ".join(
             f"{name} {ours.plain()} (the paper: {theirs:.2f})" for name, (ours, theirs) in found_ratios.items()
