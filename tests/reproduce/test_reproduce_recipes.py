@@ -368,14 +368,16 @@ def test_times_count_as_the_papers_where_their_ratios_are() -> None:
         return recipe.verdict(Found({"": rows}, Setting("laptop", "", tuple(range(repetitions)))))
 
     noise, repetitions = 0.0, 3
-    assert verdict().startswith("The claim holds here, where")
-    assert verdict(CL4=0.6).startswith("The claim holds here in part")
+    assert verdict().startswith("The claim holds here: of 5 ratios 5 are the paper's")
+    assert verdict(CL4=0.6).startswith("Mixed: of 5 ratios 4 are the paper's")
+    assert ", 1 is clearly not. CACR with four" in verdict(CL4=0.6)
     assert "CL with four over CACR with four 0.45 [0.45, 0.45] (the paper: 2.65)" in verdict(CL4=0.6)
     assert recipe.verdict(Found({"": []}, Setting("laptop", "", (0,)))).startswith("Not decided")
     repetitions = 2
-    assert verdict().startswith("Not decided here, where")
+    assert verdict().startswith("Not decided here: of 5 ratios none is the paper's")
     noise, repetitions = 0.3, 3
-    assert verdict().startswith("The claim holds here in part")  # with one positive ratios to CL are too uncertain
+    assert verdict().startswith("Partly: of 5 ratios 1 is")  # those to CL are too uncertain
+    assert verdict(CACR4=0.3).startswith("Not borne out here: of 5 ratios none is the paper's")  # and 2 clearly not
 
 
 def test_memory_is_judged_by_what_one_more_key_costs_in_each_repetition() -> None:

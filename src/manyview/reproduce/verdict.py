@@ -21,6 +21,7 @@ __all__ = [
     "paired",
     "signed",
     "spread",
+    "tenor",
 ]
 
 FEWEST = 3  # seeds below which a spread says nothing
@@ -124,9 +125,10 @@ def judge(comparisons: Sequence[Comparison], values: Mapping[str, Mapping[int, f
         none_is = f"none of {count} differences is" if count > 1 else "the difference is not"
         words = f"Not decided here: {none_is} clear of chance"
     else:
-        tenor, right_names, wrong_names = _tenor(for_it, against), _names(right), _names(wrong, turned=True)
+        in_a_word = tenor([difference.supports(each.kind) for each, difference in sure])
+        right_names, wrong_names = _names(right), _names(wrong, turned=True)
         words = (
-            f"{tenor}: of {count} differences {for_it or 'none'} {_are(for_it)} clearly as the paper has "
+            f"{in_a_word}: of {count} differences {for_it or 'none'} {_are(for_it)} clearly as the paper has "
             f"them{right_names}, {against or 'none'} {_are(against)} clearly otherwise{wrong_names}"
         )
     if unclear:
@@ -138,8 +140,11 @@ def judge(comparisons: Sequence[Comparison], values: Mapping[str, Mapping[int, f
     return " ".join(sentences)
 
 
-def _tenor(for_it: int, against: int) -> str:
-    """In a word, where some differences are clear and not all say the same."""
+def tenor(findings: Sequence[bool | None]) -> str:
+    """In a word, of findings that bear out the paper, contradict it, or do not say."""
+    if len(set(findings)) == 1:
+        return DECIDED[findings[0]]
+    for_it, against = findings.count(True), findings.count(False)
     if not against:
         return "Partly"
     if against >= LOPSIDED * for_it:

@@ -7,7 +7,7 @@ from manyview.reproduce.job import Job
 from manyview.reproduce.plots import bars, figure
 from manyview.reproduce.recipe import Found
 from manyview.reproduce.setting import Setting
-from manyview.reproduce.verdict import DECIDED, Difference, over_seeds
+from manyview.reproduce.verdict import Difference, over_seeds, tenor
 from manyview.reproduce.weighing import Weighing
 
 __all__ = ["TimeInMoCo"]
@@ -68,8 +68,9 @@ class TimeInMoCo(CostGrid):
 
     def draw(self, found: Found) -> Figure:
         made, [axes] = figure()
-        ours = {f"{name} (K = {count})": list(each.values()) for (name, count), each in self.values(found).items()}
-        theirs = {f"{name} (K = {count})": value for (name, count), value in self.paper.items()}
+        labels = {(name, str(count)): f"{name} (K = {count}, N = {batch})" for name, _, count, batch, _ in ROWS}
+        ours = {labels[kind]: list(each.values()) for kind, each in self.values(found).items()}
+        theirs = {labels[kind]: value for kind, value in self.paper.items()}
         bars(axes, {"ours": ours}, y=self.measured[1], paper={"ours": theirs})
         for each in made.axes:  # also that of the paper's points
             each.set_ylim(bottom=0)
@@ -90,10 +91,12 @@ class TimeInMoCo(CostGrid):
         words = "; ".join(
             f"{name} {ours.plain()} (the paper: {theirs:.2f})" for name, (ours, theirs) in found_ratios.items()
         )
-        holds = (
-            DECIDED[alike[0]] if len(set(alike)) == 1 else f"{DECIDED[True]} in part" if any(alike) else DECIDED[None]
+        theirs, others = alike.count(True), alike.count(False)
+        return (
+            f"{tenor(alike)}: of {len(alike)} ratios {theirs or 'none'} {'are' if theirs > 1 else 'is'} the paper's "
+            f"(interval within {LIKE:.0%} of it), {others or 'none'} {'are' if others > 1 else 'is'} clearly not. "
+            f"{words}."
         )
-        return f"{holds}, where an interval within {LIKE:.0%} of the paper's ratio counts as its: {words}."
 
 
 def like(ours: Difference, theirs: float) -> bool | None:

@@ -31,7 +31,8 @@ class Memory(CostGrid):
         "Peak resident memory of a process beyond its size before the first step (on a GPU: peak allocated), measured "
         "in a fresh process for each point: batches of 256 images of 32 px with `tiny` and a queue of 4,096 on a "
         "laptop; ResNet-50, 224 px, 128 images and a queue of 65,536 at the paper's scale. The paper gives no figures; "
-        "less is judged as less than half, for one more key, of what it costs with all branches."
+        "less is judged as less than half, for one more key, of what it costs with all branches. All keys are encoded "
+        "in one pass; `--key-passes` takes several, and less memory."
     )
     paper_setup = "ResNet-50, 224 px, batches of 128, on a GPU"
     measured = ("step_bytes", "memory of a step, MiB", MIB)
