@@ -25,7 +25,8 @@ class EntropyAtEqualT(Entropy):
         "The paper learns with t⁻ = 2 for K = 1 and 0.9 for K = 4 (C.1), so that its Fig. 3 changes both at once, and "
         "does not say with which t⁻ it measures; here that is 2 for all. It was asked after `cacr-fig3` had shown "
         "K = 4 far below K = 1; the runs with the paper's values are those of that recipe. K = 1 has 159 negatives in "
-        "a batch and K = 4 63, as both encode 320 views in a step."
+        "a batch and K = 4 63, as both encode 320 views in a step. At the start embeddings are nearly alike and the "
+        "entropy is at its maximum: a curve that is above another may have fallen less, and not risen more."
     )
     paper_setup = "CIFAR-10, AlexNet, 200 epochs (C.1), K = 4 with both values of t⁻"
     imbalances = ("none",)
