@@ -119,7 +119,7 @@ def test_small_images_take_the_small_preset_and_say_so(capsys: pytest.CaptureFix
     assert (config["encoder"]["backbone"], config["views"]["image_size"]) == ("tiny", 32)
     assert config["views"]["min_crop"] == 0.6
     assert (config["method"]["queue_size"], config["method"]["momentum"]) == (8, 0.99)
-    assert (config["method"]["temperature"], config["method"]["lam"], config["method"]["keys"]) == (0.2, 4.0, 5)
+    assert (config["method"]["temperature"], config["method"]["lam"], config["method"]["keys"]) == (0.1, 4.0, 5)
 
 
 def test_large_images_take_the_papers_set_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -139,6 +139,15 @@ def test_small_sets_are_learnt_by_what_keeps_the_negatives(name: str, optimizer:
     assert (optim.optimizer, optim.lr, optim.batch_size, optim.epochs) == (optimizer, lr, batch, 20)
 
 
+def test_the_softmax_of_moco_v2_is_cooler_on_small_images_and_no_other_hyper_parameter_changes() -> None:
+    held = {"momentum", "queue_size", "draw"}  # they follow the size of the set
+    for name in METHODS:
+        kind = find(name)
+        own, paper = vars(presets.small(kind, RUN, DATA, Images(32, 10), views=2).method), vars(kind.Config())
+        changed = {key: value for key, value in own.items() if key not in held and value != paper[key]}
+        assert changed == ({"temperature": 0.1} if name in ("jcl", "vanilla", "moco-v2") else {}), name
+
+
 def test_encoded_views_are_shared_out_among_samples() -> None:
     for name, samples in (("cl", 256), ("cacr", 102), ("jcl", 85)):
         kind = find(name)

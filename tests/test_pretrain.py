@@ -57,7 +57,7 @@ def test_a_run_directory_holds_what_it_promises(finished: Path) -> None:
     assert (facts["method"], facts["preset"]) == ("jcl", "small")
     assert facts["config"]["encoder"]["backbone"] == "tiny"
     assert facts["config"]["method"] == {
-        "temperature": 0.2, "queue_size": 32, "momentum": 0.99, "queue_start": "random", "mask_own": False,
+        "temperature": 0.1, "queue_size": 32, "momentum": 0.99, "queue_start": "random", "mask_own": False,
         "key_passes": 1, "keys": 2, "lam": 4.0, "lam_schedule": "linear", "enqueue": "mean",
     }  # fmt: skip
     assert facts["data"]["samples"] == 64

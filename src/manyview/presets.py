@@ -10,6 +10,7 @@ from manyview.errors import UserError
 from manyview.methods import METHODS, Method
 from manyview.methods.cmc_patch import CMCPatch
 from manyview.methods.many_views import ManyViews, SmallSet
+from manyview.methods.moco_v2 import MoCoV2Config
 from manyview.methods.view_graph import ViewGraph
 
 __all__ = [
@@ -126,13 +127,14 @@ def paper_cmc(method: type[Method], run: RunConfig, data: DataConfig, setup: CMC
 
 
 def small(method: type[Method], run: RunConfig, data: DataConfig, source: Source, *, views: int) -> AnyConfig:
-    """A set-up for small images on one machine; hyper-parameters of the objective stay the paper's.
+    """A set-up for small images on one machine; the objective's hyper-parameters stay the paper's, but for MoCo v2's τ.
 
-    With a queue the batch need not be large, and many small steps learn more than few large ones. Its keys must not be
-    told from the fresh ones by the batch that they were normalised with: hence the split statistics. A memory bank
-    starts from random entries, which drive the views of one sample apart; in a few hundred steps SGD does not bring
-    them together again, while Adam does. The papers' smallest crops, a fifth of an image or less, are for large ones:
-    of 32 pixels they would leave 14.
+    A softmax half as warm does better on small images with every method that takes it (docs/SCENES.md). With a queue
+    the batch need not be large, and many small steps learn more than few large ones. Its keys must not be told from the
+    fresh ones by the batch that they were normalised with: hence the split statistics. A memory bank starts from random
+    entries, which drive the views of one sample apart; in a few hundred steps SGD does not bring them together again,
+    while Adam does. The papers' smallest crops, a fifth of an image or less, are for large ones: of 32 pixels they
+    would leave 14.
     """
     base = paper(method, run, data)
     known = {field.name for field in fields(base.method)}
@@ -147,6 +149,7 @@ def small(method: type[Method], run: RunConfig, data: DataConfig, source: Source
     batch = min(batch, len(source))
     own = {"momentum": 0.99, "queue_size": max(1, min(4096, len(source) // 8))} if queued else {}
     own |= {"draw": max(1, min(4096, len(source) // 2))} if banked else {}
+    own |= {"temperature": 0.1} if isinstance(base.method, MoCoV2Config) else {}
     splits = 2 if queued and batch % 2 == 0 else 1
     return replace(
         base,
