@@ -120,9 +120,9 @@ def test_the_same_seed_gives_the_same_encoder_and_another_seed_another(finished:
 @pytest.mark.parametrize(
     ("method", "workers"),
     [
-        *[("jcl", "0"), ("jcl", "2"), ("cacr-moco", "0"), ("cmc", "0")],
+        *[("jcl", "2"), ("cacr-moco", "0"), ("cmc", "0")],
         # These keep nothing that one of the others does not.
-        *(pytest.param(method, "0", marks=pytest.mark.slow) for method in ("moco-v2", "simclr", "cacr")),
+        *(pytest.param(method, "0", marks=pytest.mark.slow) for method in ("jcl", "moco-v2", "simclr", "cacr")),
     ],
 )
 def test_a_killed_run_resumes_to_the_same_bytes(tmp_path: Path, method: str, workers: str) -> None:
@@ -139,7 +139,7 @@ def test_a_killed_run_resumes_to_the_same_bytes(tmp_path: Path, method: str, wor
     victim.send(signal.SIGKILL)
     assert victim.wait() == -signal.SIGKILL
     assert not (killed / "encoder.safetensors").exists()
-    assert Command("resume", str(killed), log=log).wait() == 0, log.read_text()
+    assert main(["resume", str(killed)]) == 0
     for file in ("encoder", *(f"snapshots/step-{number:08d}" for number in (0, 8, 15, 22, 30))):
         assert (killed / f"{file}.safetensors").read_bytes() == (whole / f"{file}.safetensors").read_bytes()
     kept = [torch.load(run / "checkpoints/latest.pt", weights_only=True)["method"] for run in (killed, whole)]

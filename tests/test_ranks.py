@@ -74,9 +74,9 @@ def check_equal(alone: Path, together: Path, leave_out: Callable[[str], bool] = 
     assert max(float(each["momentum_buffer"].abs().max()) for each in momentum.values()) > 1e-3
 
 
+# The steps of every method are compared by test_methods_ranks, without a run around them.
 @pytest.mark.parametrize(
-    "method",
-    ["jcl", "simclr", pytest.param("moco-v2", marks=pytest.mark.slow)],  # jcl with one key, of which there are two here
+    "method", ["jcl", *(pytest.param(each, marks=pytest.mark.slow) for each in ("moco-v2", "simclr"))]
 )
 def test_two_ranks_learn_what_one_learns(tmp_path: Path, method: str) -> None:
     flags = ["--norm", "group", "--precision", "float64", "--max-steps", "5"]

@@ -136,10 +136,10 @@ def finish(run: Path, config: AnyConfig, source: Source, parts: Parts, *, start:
         scaler=parts.scaler,
     )
     with ExitStack() as stack:
+        pending = stack.enter_context(deferred_signals())  # first: the log is closed in peace
         log = Log(run, console, start=start, steps=parts.steps, every=config.run.log_every) if writes else None
         if log is not None:
             stack.enter_context(log)
-        pending = stack.enter_context(deferred_signals())
         try:
             for step, metrics in steps:
                 done = step + 1

@@ -113,7 +113,7 @@ def test_an_interrupted_recipe_goes_on_and_redoes_nothing(data: str, tmp_path: P
     command = words("jcl-fig3", data, tmp_path, "--steps", "100")
     jobs = tmp_path / "quick" / "jobs"
     first = Command(*command, log=tmp_path / "log")
-    first.wait_until(lambda: any(jobs.glob("moco-v2*/run/checkpoints/step-00000000.pt")))
+    first.wait_until(lambda: any(jobs.glob("moco-v2*/run/metrics.jsonl")))
     first.send(signal.SIGINT)
     assert first.wait() == 128 + signal.SIGINT
     assert "stopped with 1 of 2 runs done" in (tmp_path / "log").read_text().replace("\n", " ")
