@@ -199,6 +199,7 @@ def test_a_whole_run_gives_every_section(whole: Page) -> None:
     assert "Unreadable images" not in whole.text
     assert "JCL on scenes" in whole.text
     assert "kNN top-1 on scenes: 71.4 % against 31.2 % of the random encoder, +40.2 points ." in whole.text
+    assert re.search(r"Loss \d\.\d{3} guessing: 8\.32 ", whole.text)  # log 4,097
     assert "71.4 % (69.5 % – 73.2 %)" in whole.text
     assert "Tested on scenes (test split). 10,000 images to fit on, 2,000 to test on, 10 classes." in whole.text
     assert "Images: 32×32 as stored. Settings: k 200; temperature 0.07." in whole.text

@@ -72,7 +72,11 @@ def _figures(facts: Facts) -> list[Markup]:
     if losses:
         # The mean of the last 2 %: a single batch says little.
         tail = losses[-max(1, len(losses) // 50) :]
-        figures.append(_figure("Loss", f"{sum(tail) / len(tail):.3f}", f"{losses[0]:.3f} in the first step"))
+        # The first step says little where negatives start at random: they are easily told from positives.
+        guessing = facts.chance and f"guessing: {facts.chance.loss:.2f}"
+        figures.append(
+            _figure("Loss", f"{sum(tail) / len(tail):.3f}", guessing or f"{losses[0]:.3f} in the first step")
+        )
     if facts.seconds:
         rates = facts.series("images_per_s")[1]
         batch = number(facts.setting("optim", "batch_size")) or 0.0
