@@ -44,6 +44,7 @@ def load(path: Path) -> dict[str, Any]:
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many kinds for a damaged file; the user needs its name
+        # Its first sentence: the others guess at how that came about.
         reason = str(error).splitlines()[0].split(". ")[0] if str(error) else type(error).__name__
         raise UserError(
             f"checkpoint {path} cannot be read ({reason}): remove it and resume from an older one"

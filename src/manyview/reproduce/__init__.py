@@ -20,6 +20,7 @@ from manyview.reproduce.results import write_results
 from manyview.reproduce.runner import TRACEBACK, Outcome, carry_out, done_of, duration
 from manyview.reproduce.setting import Scale, Setting
 from manyview.reproduce.store import Store
+from manyview.reproduce.verdict import are
 from manyview.run_files import PAGE
 
 __all__ = ["RECIPES", "Outcome", "Scale", "Setting", "find", "list_recipes", "reproduce", "write_results"]
@@ -126,6 +127,6 @@ def complain(recipe: Recipe, outcome: Outcome) -> None:
         words.append(f"{first}{more} failed ({outcome.failed[first]})")
     if outcome.elsewhere:
         count = len(outcome.elsewhere)
-        words.append(f"{count} {'are' if count > 1 else 'is'} in the hands of another process")
+        words.append(f"{count} {are(count)} in the hands of another process")
     words += [f"{job} waits for {job.waits_for}" for job in outcome.waiting]
     raise UserError(f"{'; '.join(words)}: the same command tries again what is missing, and nothing else")

@@ -15,6 +15,7 @@ __all__ = [
     "FEWEST",
     "Comparison",
     "Difference",
+    "are",
     "differences",
     "judge",
     "over_seeds",
@@ -108,31 +109,30 @@ def judge(comparisons: Sequence[Comparison], values: Mapping[str, Mapping[int, f
             f"{len(run)} differences are as the paper has them{part}."
         )
     few = len(run) - len(sure)
+    findings = [difference.supports(each.kind) for each, difference in sure]
     right, wrong, open_ = (
-        [(each, difference) for each, difference in sure if difference.supports(each.kind) is side]
-        for side in (True, False, None)
+        [pair for pair, finding in zip(sure, findings, strict=True) if finding is side] for side in (True, False, None)
     )
     count, for_it, against = len(sure), len(right), len(wrong)
     unclear = [difference.points_to(each.kind) for each, difference in open_]
+    start = tenor(findings)
     if for_it == count:
         all_of = f"all {count} differences are" if count > 1 else "the difference is"
-        start = "As far as it was run, the claim holds here" if missing or few else "The claim holds here"
+        start = "As far as it was run, the claim holds here" if missing or few else start
         words = f"{start}: {all_of} as in the paper, clear of chance"
     elif against == count:
         all_of = f"all {count} differences contradict" if count > 1 else "the difference contradicts"
-        words = f"The claim does not hold here: {all_of} it, clear of chance"
+        words = f"{start}: {all_of} it, clear of chance"
     elif not for_it and not against:
         none_is = f"none of {count} differences is" if count > 1 else "the difference is not"
-        words = f"Not decided here: {none_is} clear of chance"
+        words = f"{start}: {none_is} clear of chance"
     else:
-        in_a_word = tenor([difference.supports(each.kind) for each, difference in sure])
-        right_names, wrong_names = _names(right), _names(wrong, turned=True)
         words = (
-            f"{in_a_word}: of {count} differences {for_it or 'none'} {_are(for_it)} clearly as the paper has "
-            f"them{right_names}, {against or 'none'} {_are(against)} clearly otherwise{wrong_names}"
+            f"{start}: of {count} differences {for_it or 'none'} {are(for_it)} clearly as the paper has "
+            f"them{_names(right)}, {against or 'none'} {are(against)} clearly otherwise{_names(wrong, turned=True)}"
         )
     if unclear:
-        others = "" if not for_it and not against else f"; {len(unclear)} {_are(len(unclear))} not clear of chance"
+        others = "" if not for_it and not against else f"; {len(unclear)} {are(len(unclear))} not clear of chance"
         words += f"{others}, and {_ways(unclear)} the paper's way"
     sentences = [f"{words}{part}."]
     sentences += [f"{few} more {'have' if few > 1 else 'has'} too few seeds for an interval."] if few else []
@@ -164,7 +164,8 @@ def _names(found: Sequence[tuple[Comparison, Difference]], *, turned: bool = Fal
     return f" ({words})" if 0 < len(found) <= NAMED else ""
 
 
-def _are(count: int) -> str:
+def are(count: int) -> str:
+    """Of so many; none is one."""
     return "are" if count > 1 else "is"
 
 

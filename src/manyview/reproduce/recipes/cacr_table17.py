@@ -7,7 +7,7 @@ from manyview.reproduce.job import Job
 from manyview.reproduce.plots import bars, figure
 from manyview.reproduce.recipe import Found
 from manyview.reproduce.setting import Setting
-from manyview.reproduce.verdict import Difference, over_seeds, tenor
+from manyview.reproduce.verdict import Difference, are, over_seeds, tenor
 from manyview.reproduce.weighing import Weighing
 
 __all__ = ["TimeInMoCo"]
@@ -91,11 +91,10 @@ class TimeInMoCo(CostGrid):
         words = "; ".join(
             f"{name} {ours.plain()} (the paper: {theirs:.2f})" for name, (ours, theirs) in found_ratios.items()
         )
-        theirs, others = alike.count(True), alike.count(False)
+        same, other = alike.count(True), alike.count(False)
         return (
-            f"{tenor(alike)}: of {len(alike)} ratios {theirs or 'none'} {'are' if theirs > 1 else 'is'} the paper's "
-            f"(interval within {LIKE:.0%} of it), {others or 'none'} {'are' if others > 1 else 'is'} clearly not. "
-            f"{words}."
+            f"{tenor(alike)}: of {len(alike)} ratios {same or 'none'} {are(same)} the paper's (interval within "
+            f"{LIKE:.0%} of it), {other or 'none'} {are(other)} clearly not. {words}."
         )
 
 
