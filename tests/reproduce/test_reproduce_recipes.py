@@ -1,7 +1,5 @@
 """Every recipe names runs that can be started, shares those that others need, and has carried its results over."""
 
-import csv
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,26 +8,23 @@ from typing import Any
 import numpy as np
 import pytest
 import tyro
+from invented import made_up
 
 from manyview import presets
 from manyview.config import DataConfig, RunConfig
 from manyview.errors import UserError
 from manyview.flags import parse_config
 from manyview.methods import find as find_method
-from manyview.reproduce import RECIPES, Scale, Setting, find, write_results
+from manyview.reproduce import RECIPES, Scale, Setting, find
 from manyview.reproduce.closeup import TILES
 from manyview.reproduce.curve_grid import CurveGrid
 from manyview.reproduce.grid import Grid
-from manyview.reproduce.job import Job, Row
 from manyview.reproduce.present import png, titled
 from manyview.reproduce.recipe import Found, Recipe
 from manyview.reproduce.recipes.cacr_table2 import Imbalance
-from manyview.reproduce.results import SETTINGS, USUAL, sections
-from manyview.reproduce.store import IMAGES, RUN, Store, known
+from manyview.reproduce.store import IMAGES, RUN, Store
 from manyview.reproduce.training import Training
 
-ROOT = Path(__file__).parents[2]
-PARTS = ("query", *["positive"] * 4, *["negative"] * 9)
 EXPECTED = {
     *("jcl-fig2a", "jcl-fig2b", "jcl-fig2c", "jcl-fig3", "jcl-memory", "jcl-epochs", "jcl-search", "jcl-enqueue"),
     *(f"cmc-{name}" for name in ("fig4", "fig5", "fig6", "table1", "table4", "table5")),
@@ -150,27 +145,6 @@ def test_a_search_shows_what_is_there_of_it(tables: tuple[str, ...], panels: int
     shown = [axes for axes in recipe.draw(found).axes if axes.get_title()]
     assert [bool(axes.lines) for axes in shown] == [True] * panels
     assert recipe.shown_seeds(found) == f"trials of seed 100, {'then seed 0' if '' in tables else 'least to most'}"
-
-
-def made_up(recipe: Recipe, job: Job, number: int) -> list[Row]:
-    """Rows as the job would add them, of invented values."""
-    columns = recipe.columns(job.table)
-    roles = {"cacr-fig6": PARTS[1:], "cacr-fig7": PARTS}.get(recipe.name, ("",))
-    rows = [
-        {
-            **dict.fromkeys(columns, f"{1 + (number + place) % 7}"),
-            "step": "0.005" if "low" in columns else step,
-            "role": role,
-            "quantity": quantity,
-            "encoder": encoder,
-            **job.keys,
-        }
-        for step in (("1", "2", "3") if "epoch" in columns else ("1",))
-        for quantity in (("similarity", "variance") if "quantity" in columns else ("",))
-        for encoder in (("trained", "random") if "encoder" in columns else ("",))
-        for place, role in enumerate(roles)
-    ]
-    return [{column: row[column] for column in columns} for row in rows]
 
 
 def test_recipes_share_their_runs() -> None:
@@ -347,84 +321,6 @@ def test_uneven_sets_of_the_paper_have_their_own_values() -> None:
     assert all("--imbalance exponential" in each and "--augment cifar100" in each for each in words.values())
 
 
-def test_times_count_as_the_papers_where_their_ratios_are() -> None:
-    recipe = RECIPES["cacr-table17"]
-    paper = {
-        ("CL", "1"): 0.837, ("AU-CL", "1"): 0.840, ("HN-CL", "1"): 0.889, ("CACR", "1"): 0.871,
-        ("CL", "4"): 3.550, ("CACR", "2"): 0.996, ("CACR", "3"): 1.017, ("CACR", "4"): 1.342,
-    }  # fmt: skip
-
-    def verdict(**other: float) -> str:
-        rows = [
-            {
-                "method": name,
-                "positives": count,
-                "seed": str(seed),
-                "milliseconds": str(100 * other.get(name + count, seconds) * (1 + noise * seed * (name == "CL"))),
-            }
-            for (name, count), seconds in paper.items()
-            for seed in range(repetitions)
-        ]
-        return recipe.verdict(Found({"": rows}, Setting("laptop", "", tuple(range(repetitions)))))
-
-    noise, repetitions = 0.0, 3
-    assert verdict().startswith("The claim holds here: of 5 ratios 5 are the paper's")
-    assert verdict(CL4=0.6).startswith("Mixed: of 5 ratios 4 are the paper's")
-    assert ", 1 is clearly not. CACR with four" in verdict(CL4=0.6)
-    assert "CL with four over CACR with four 0.45 [0.45, 0.45] (the paper: 2.65)" in verdict(CL4=0.6)
-    assert recipe.verdict(Found({"": []}, Setting("laptop", "", (0,)))).startswith("Not decided")
-    repetitions = 2
-    assert verdict().startswith("Not decided here: of 5 ratios none is the paper's")
-    noise, repetitions = 0.3, 3
-    assert verdict().startswith("Partly: of 5 ratios 1 is")  # those to CL are too uncertain
-    assert verdict(CACR4=0.3).startswith("Not borne out here: of 5 ratios none is the paper's")  # and 2 clearly not
-
-
-def test_memory_is_judged_by_what_one_more_key_costs_in_each_repetition() -> None:
-    recipe = RECIPES["jcl-memory"]
-
-    def verdict(noise: float, seeds: int = 3, *, kinds: int = 3) -> str:
-        slopes = {"JCL": 2.0, "vanilla, no gradient to keys": 3.0, "vanilla, all branches": 40.0}
-        rows = [
-            {
-                "method": name, "positives": str(count), "seed": str(seed),
-                "step_bytes": str(2**20 * (100 + count * (slope + noise * seed))),
-            }
-            for name, slope in list(slopes.items())[:kinds]
-            for count in (1, 2, 4)
-            for seed in range(seeds)
-        ]  # fmt: skip
-        return recipe.verdict(Found({"": rows}, Setting("laptop", "", tuple(range(seeds)))))
-
-    assert verdict(0.1).startswith("The claim holds here, but vanilla without a gradient to its keys is frugal too")
-    assert "JCL +2.1 [+1.9, +2.3] MiB" in verdict(0.1)
-    assert verdict(0.1, 2).startswith("Not decided here. One more key costs")
-    assert verdict(20.0).startswith("Not decided here")
-    assert verdict(0.1, kinds=2) == "Not decided here: not all of the three were measured."
-
-
-def test_more_positives_are_slow_or_not_by_the_interval_of_repetitions() -> None:
-    recipe = RECIPES["cacr-table14"]
-
-    def verdict(*ratios: float) -> str:
-        rows = [
-            {"method": "CACR", "positives": count, "seed": str(seed), "milliseconds": f"{milliseconds}"}
-            for seed, ratio in enumerate(ratios)
-            for count, milliseconds in (("1", 10.0), ("10", 10.0 * ratio))
-        ]
-        return recipe.verdict(Found({"": rows}, Setting("laptop", "", tuple(range(len(ratios))))))
-
-    assert verdict(3.0, 3.1, 3.2).startswith("The claim holds here: K = 10 takes 3.10 [2.85, 3.35] times as long as K")
-    assert verdict(5.4, 5.5, 5.6).startswith("The claim does not hold here: K = 10 takes 5.50")
-    assert verdict(4.0, 5.0, 6.0).startswith("Not decided here: K = 10 takes 5.00 [2.52, 7.48] times")
-    assert verdict(3.0).startswith("Not decided here: K = 10 takes 3.00 times as long as K = 1 for 5.5 times its views")
-    apart = [
-        {"method": "CACR", "positives": count, "seed": seed, "milliseconds": "9"}
-        for count, seed in (("1", "0"), ("10", "1"))
-    ]
-    assert recipe.verdict(Found({"": apart}, Setting("laptop", "", (0, 1)))).endswith("has both K = 1 and K = 10.")
-
-
 def test_final_runs_do_not_take_the_seed_of_the_trials(tmp_path: Path) -> None:
     recipe, store = RECIPES["cacr-table2"], Store(tmp_path, "cacr-table2")
     with pytest.raises(UserError, match=r"--seeds 2,0 has seed 0, by which .* others, as --seeds 1,2,3"):
@@ -449,17 +345,6 @@ def test_remarks_at_the_papers_scale_begin_with_what_that_runs() -> None:
     for recipe in RECIPES.values():
         assert recipe.set_up(Setting("laptop", "CIFAR", ())) == recipe.remarks
         assert recipe.set_up(Setting("paper", "CIFAR", ())).startswith(f"As published: {recipe.paper_setup}. Of a lap")
-
-
-def test_steps_of_another_machine_are_not_added_to(tmp_path: Path) -> None:
-    recipe, setting = RECIPES["cacr-table14"], Setting("laptop", "", (0,), device="cpu", threads=2)
-    store = Store(tmp_path, recipe.name)
-    job = recipe.jobs(setting, store)[0]
-    row = {**dict.fromkeys(recipe.columns(), "1"), **job.keys, "device": "cpu", "threads": "2"}
-    store.add(job, recipe.columns(), [row])
-    recipe.check(setting, store)
-    with pytest.raises(UserError, match="measured on cpu with 2 threads, and this would be cpu with 1: name another"):
-        recipe.check(Setting("laptop", "", (0,), device="cpu", threads=1), store)
 
 
 def test_weights_of_a_query_stand_beside_its_own_pictures(tmp_path: Path) -> None:
@@ -497,89 +382,3 @@ def accuracies(values: Mapping[tuple[str, str], float]) -> Found:
         for seed in (1, 2, 3)
     ]
     return Found({"": rows}, Setting("laptop", "CIFAR", (1, 2, 3)))
-
-
-def test_every_committed_row_came_about_by_the_flags_that_its_recipe_has_now() -> None:
-    unclaimed = {path: rows_in(path) for path in (ROOT / "results").glob("*.csv")}
-    for recipe in RECIPES.values():
-        for setting in SETTINGS.values():
-            for images in USUAL.values() if recipe.takes_images else (None,):
-                store = Store(ROOT / "results", recipe.name, setting.suffix, images)
-                seeds = tuple(sorted({int(row["seed"]) for row in store.rows()})) or (0,)
-                jobs = recipe.jobs(replace(setting, seeds=seeds), store)
-                assert store.outdated(jobs) == 0
-                for job in jobs:
-                    for row in store.rows_of(job):
-                        unclaimed[store.path(job.table)].remove(row)
-    assert not any(unclaimed.values())
-
-
-def rows_in(path: Path) -> list[Row]:
-    with open(path, newline="", encoding="utf-8") as file:
-        return [known(row) for row in csv.DictReader(file)]
-
-
-def test_the_page_shows_the_trials_of_table_2() -> None:
-    trials = rows_in(ROOT / "results" / "cacr-table2-trials.csv")
-    assert len(trials) == 15
-    text = "\n".join(each.text for each in sections(ROOT / "results"))
-    assert all(row["linear"] in text for row in trials)
-
-
-def test_the_page_of_results_is_what_the_files_say(tmp_path: Path) -> None:
-    copy = tmp_path / "RESULTS.md"
-    copy.write_text((ROOT / "docs" / "RESULTS.md").read_text(encoding="utf-8"), encoding="utf-8")
-    write_results(copy, ROOT / "results")
-    text = copy.read_text(encoding="utf-8")
-    assert text == (ROOT / "docs" / "RESULTS.md").read_text(encoding="utf-8")
-    drawn, committed = ({path.name for path in (at / "figures").iterdir()} for at in (tmp_path, ROOT / "docs"))
-    assert drawn == committed == set(re.findall(r"\]\(figures/(.+?)\)", text))
-    assert set(re.findall(r"\]\(#(.+?)\)", text)) == set(re.findall(r'<a id="(.+?)">', text))  # by the overview
-
-
-def test_a_page_has_a_section_for_each_set_of_images(tmp_path: Path) -> None:
-    recipe, setting = RECIPES["jcl-fig2c"], Setting("laptop", "CIFAR", (0,))
-    for images in ("50000/10", "50000/100"):
-        store = Store(tmp_path, recipe.name, "", images)
-        for number, job in enumerate(recipe.jobs(setting, store)):
-            store.add(job, recipe.columns(), made_up(recipe, job, number))
-    made = list(sections(tmp_path))
-    headings = [each.text.splitlines()[0] for each in made]
-    assert [heading.partition("2(c)")[2] for heading in headings] == [")", "), 50000 images of 100 classes"]
-    assert [each.name for each in made] == ["jcl-fig2c", "jcl-fig2c-50000-100"]
-    (tmp_path / "cmc-fig6.csv").write_text("draw,seed,steps,knn,linear,seconds\n64,0,600,1,1,1\n")
-    with pytest.raises(UserError, match=r"cmc-fig6\.csv has no column 'run'"):
-        list(sections(tmp_path))
-
-
-def test_the_page_forgets_seeds_whose_rows_no_longer_count(tmp_path: Path) -> None:
-    recipe, setting = RECIPES["jcl-fig2c"], Setting("laptop", "CIFAR", (0, 1))
-    store = Store(tmp_path, recipe.name, "", "50000/10")
-    for number, job in enumerate(recipe.jobs(setting, store)):
-        store.add(job, recipe.columns(), made_up(recipe, job, number))
-    path = store.path()
-    old = recipe.jobs(replace(setting, seeds=(1,)), store)[0].digest
-    assert "--seeds 0,1 " in next(sections(tmp_path)).text
-    rows = [line if ",1," not in line else line.replace(line.split(",")[-2], "0" * len(old)) for line in lines_of(path)]
-    path.write_text("\n".join(rows) + "\n")
-    assert "--seeds 0 " in next(sections(tmp_path)).text
-
-
-def lines_of(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").splitlines()
-
-
-def test_a_page_without_markers_is_refused(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("nothing")
-    with pytest.raises(UserError, match=r"--write-results .*<!-- recipes -->"):
-        write_results(page, ROOT / "results")
-    assert [path.name for path in tmp_path.iterdir()] == ["page.md"]
-
-
-def test_a_page_is_not_emptied_where_there_are_no_results(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("<!-- recipes -->\nkept\n<!-- /recipes -->\n")
-    with pytest.raises(UserError, match=r"--results .*elsewhere holds no results of a recipe: name the directory"):
-        write_results(page, tmp_path / "elsewhere")
-    assert "kept" in page.read_text()
