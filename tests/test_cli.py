@@ -12,8 +12,8 @@ from safetensors.torch import load_file
 
 from manyview.cli import COMMANDS, main
 from manyview.evaluate import Features, embed
-from manyview.flags import file_flags
 from manyview.methods import METHODS
+from manyview.run.flags import file_flags
 
 SMALL = ["--batch-size", "16", "--max-steps", "2", "--image-size", "32", "--watch-every", "0"]
 

@@ -12,9 +12,9 @@ import pytest
 from running import Command, lines
 from torch import Tensor
 
-from manyview import checkpoint
 from manyview.cli import main
 from manyview.diagnose import CONTRAST
+from manyview.run import checkpoint
 
 FLAGS = ["--data", "scenes:64", "--seed", "3", "--batch-size", "16", "--image-size", "16", "--dim", "32"]
 FLAGS += ["--watch-every", "2"]  # epochs of four steps: mostly once, at the end

@@ -20,12 +20,12 @@ from manyview.data import open_source, pack
 from manyview.encoders import export, load
 from manyview.errors import UserError
 from manyview.evaluate import PROTOCOLS, LinearSgd, Mlp, Protocol, embed, evaluate, left_out_before, table
-from manyview.flags import open_training, parse_run, saved_config
 from manyview.methods import METHODS, find
-from manyview.pretrain import Stopped, pretrain, report, resume
 from manyview.report import findings
 from manyview.report.pictures import readable
-from manyview.setup import build_augment, check_values, pick_device
+from manyview.run.build import build_augment, check_values, pick_device
+from manyview.run.flags import open_training, parse_run, saved_config
+from manyview.run.pretrain import Stopped, pretrain, report, resume
 from manyview.views import gallery
 
 __all__ = ["main"]

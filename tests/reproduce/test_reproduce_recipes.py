@@ -10,10 +10,8 @@ import pytest
 import tyro
 from invented import made_up
 
-from manyview import presets
 from manyview.config import DataConfig, RunConfig
 from manyview.errors import UserError
-from manyview.flags import parse_config
 from manyview.methods import find as find_method
 from manyview.reproduce import RECIPES, Scale, Setting, find
 from manyview.reproduce.closeup import TILES
@@ -24,6 +22,8 @@ from manyview.reproduce.recipe import Found, Recipe
 from manyview.reproduce.recipes.cacr_table2 import Imbalance
 from manyview.reproduce.store import IMAGES, RUN, Store
 from manyview.reproduce.training import Training
+from manyview.run import presets
+from manyview.run.flags import parse_config
 
 EXPECTED = {
     *("jcl-fig2a", "jcl-fig2b", "jcl-fig2c", "jcl-fig3", "jcl-memory", "jcl-epochs", "jcl-search", "jcl-enqueue"),

@@ -58,6 +58,7 @@ class Source(ABC):
     unreadable: tuple[tuple[str, str], ...] = ()  # (id, reason) of the broken images known so far
     planes: tuple[str, ...] = ()  # further images that are stacked behind RGB: see `manyview.stack`
     present: Mapping[str, Tensor] | None = None  # (n,) for each plane, where some samples lack some
+    groups: Tensor | None = None  # (n,) int64: samples with one number, as frames of a video, are no negatives
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -143,6 +144,7 @@ class Subset(Source):
         self.planes = source.planes
         if source.present is not None:
             self.present = {name: there[indices] for name, there in source.present.items()}
+        self.groups = None if source.groups is None else source.groups[indices]
         self.fingerprint = digest(source.fingerprint.encode(), indices.numpy().tobytes())
 
     def __len__(self) -> int:

@@ -30,7 +30,7 @@ from manyview.encoders.layers import find_layers, layer_features
 from manyview.encoders.towers import Towers
 from manyview.errors import UserError
 from manyview.precision import at_least_float32
-from manyview.run_files import ENCODER
+from manyview.run.files import ENCODER
 from manyview.stack import channels_of
 from manyview.views.named import named_views, planes_of
 

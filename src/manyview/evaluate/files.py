@@ -12,7 +12,7 @@ from manyview.data.source import Source
 from manyview.encoders import FrozenEncoder
 from manyview.errors import UserError
 from manyview.evaluate.features import Features, extract
-from manyview.run_files import EVALUATIONS
+from manyview.run.files import EVALUATIONS
 
 __all__ = ["Record", "append_record", "embed", "read_records"]
 

@@ -28,6 +28,11 @@ class ViewBatch:
     part: int = 0  # which of the parts whose gradients the step adds up
 
     @property
+    def images(self) -> Tensor:
+        """(V, N, 3, h, w), of samples that are images alone."""
+        return self.views
+
+    @property
     def progress(self) -> float:
         """Share of the run that is done after this step: 1 in the last one."""
         return (self.step + 1) / self.steps

@@ -40,8 +40,8 @@ class JCL(MoCoV2):
 
     def step(self, batch: ViewBatch) -> dict[str, Tensor]:
         lam = self.config.lam * (batch.progress if self.config.lam_schedule == "linear" else 1.0)
-        q = self.embed(batch.views[0])  # (N, D)
-        k = self.encode_keys(batch.views[1:], batch)  # (N, M′, D), no gradient
+        q = self.embed(batch.images[0])  # (N, D)
+        k = self.encode_keys(batch.images[1:], batch)  # (N, M′, D), no gradient
         positives = similarity(q, k)
         negatives = self.queue.similarity(q, batch.index)
         loss = jcl(positives, negatives, temperature=self.config.temperature, lam=lam)

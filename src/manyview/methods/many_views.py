@@ -46,7 +46,7 @@ class ManyViews(Method):
         return {}
 
     def step(self, batch: ViewBatch) -> dict[str, Tensor]:
-        views = self.embed(batch.views.flatten(0, 1)).unflatten(0, (len(batch.views), -1))  # (V, N, D), one pass
+        views = self.embed(batch.images.flatten(0, 1)).unflatten(0, (len(batch.images), -1))  # (V, N, D), one pass
         loss = self.loss(views, distributed.gather(views, dim=1), distributed.rank() * views.shape[1])
         positive = (views * (views.sum(0) - views)).sum(2).detach().mean() / (len(views) - 1)
         return {"loss": loss, "positive": positive}

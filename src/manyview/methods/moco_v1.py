@@ -37,8 +37,8 @@ class MoCoV1(Queued):
         return Chance(config.queue_size + 1)
 
     def step(self, batch: ViewBatch) -> dict[str, Tensor]:
-        q = self.embed(batch.views[0])  # (N, D)
-        k = self.encode_keys(batch.views[1:], batch)  # (N, 1, D)
+        q = self.embed(batch.images[0])  # (N, D)
+        k = self.encode_keys(batch.images[1:], batch)  # (N, 1, D)
         positives = similarity(q, k)
         loss = info_nce(positives, self.queue.similarity(q, batch.index), temperature=self.config.temperature)
         self.fresh.append((k[:, 0], batch.index))

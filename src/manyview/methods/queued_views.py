@@ -38,8 +38,8 @@ class QueuedViews(Queued):
         return config.views
 
     def step(self, batch: ViewBatch) -> dict[str, Tensor]:
-        queries = self.embed(batch.views.flatten(0, 1)).unflatten(0, (len(batch.views), -1))  # (V, N, D), one pass
-        keys, index = self.encode_keys(batch.views, batch), batch.index  # (N, V, D), no gradient
+        queries = self.embed(batch.images.flatten(0, 1)).unflatten(0, (len(batch.images), -1))  # (V, N, D), one pass
+        keys, index = self.encode_keys(batch.images, batch), batch.index  # (N, V, D), no gradient
         self.fresh.append((keys[:, -1], index))
         pool, offset = distributed.gather(queries, dim=1), distributed.rank() * len(index)
         if self.of_all_ranks:

@@ -36,12 +36,12 @@ class Vanilla(MoCoV2):
     def step(self, batch: ViewBatch) -> dict[str, Tensor]:
         if self.config.all_branches:
             # The queue stays consistent only if its keys come from the slow encoder: one of them is encoded for it.
-            queued = self.encode_keys(batch.views[1:2], batch)
-            q, *branches = self.embed(batch.views.flatten(0, 1)).chunk(len(batch.views))
+            queued = self.encode_keys(batch.images[1:2], batch)
+            q, *branches = self.embed(batch.images.flatten(0, 1)).chunk(len(batch.images))
             k = torch.stack(branches, 1)  # (N, M, D)
         else:
-            q = self.embed(batch.views[0])  # (N, D)
-            queued = k = self.encode_keys(batch.views[1:], batch)  # (N, M, D)
+            q = self.embed(batch.images[0])  # (N, D)
+            queued = k = self.encode_keys(batch.images[1:], batch)  # (N, M, D)
         positives = similarity(q, k)
         loss = info_nce(positives, self.queue.similarity(q, batch.index), temperature=self.config.temperature)
         self.fresh.append((queued[:, 0], batch.index))

@@ -8,7 +8,7 @@ from manyview.report.facts import read_facts
 from manyview.report.page import render
 from manyview.report.pictures import Geometry, Neighbourhood, Pictures, Sample, SampleViews, collect
 from manyview.report.versus import Agreement, Versus, beside, compare
-from manyview.run_files import PAGE
+from manyview.run.files import PAGE
 
 __all__ = [
     "Agreement",

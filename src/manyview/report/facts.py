@@ -11,7 +11,7 @@ from manyview.diagnose import CONTRAST
 from manyview.errors import UserError
 from manyview.evaluate import PROTOCOLS
 from manyview.methods import METHODS, Chance
-from manyview.run_files import ENCODER, EVALUATIONS, METRICS, UNREADABLE, read_config
+from manyview.run.files import ENCODER, EVALUATIONS, METRICS, UNREADABLE, read_config
 
 __all__ = ["Comparison", "Facts", "Series", "number", "read_facts"]
 

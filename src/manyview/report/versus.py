@@ -12,7 +12,7 @@ from manyview.evaluate.features import extract
 from manyview.evaluate.score import bootstrap
 from manyview.report.facts import Facts, read_facts
 from manyview.report.pictures import Neighbourhood, nearest_others, neighbourhood, one_of_each_class, shuffled
-from manyview.run_files import CONFIG, ENCODER
+from manyview.run.files import CONFIG, ENCODER
 
 __all__ = ["Agreement", "Versus", "agreement", "beside", "common_share", "compare"]
 

@@ -11,7 +11,6 @@ from rich.table import Table as Grid
 
 from manyview.data import open_source
 from manyview.errors import UserError
-from manyview.pretrain import Stopped
 from manyview.reproduce.job import place
 from manyview.reproduce.present import write_files
 from manyview.reproduce.recipe import Recipe
@@ -21,7 +20,8 @@ from manyview.reproduce.runner import TRACEBACK, Outcome, carry_out, done_of, du
 from manyview.reproduce.setting import Scale, Setting
 from manyview.reproduce.store import Store
 from manyview.reproduce.verdict import are
-from manyview.run_files import PAGE
+from manyview.run.files import PAGE
+from manyview.run.pretrain import Stopped
 
 __all__ = ["RECIPES", "Outcome", "Scale", "Setting", "find", "list_recipes", "reproduce", "write_results"]
 

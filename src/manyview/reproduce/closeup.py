@@ -12,13 +12,13 @@ from manyview import counter
 from manyview.atomic import replacing
 from manyview.diagnose.watch import VIEWS
 from manyview.encoders import Encoder
-from manyview.flags import saved_config
 from manyview.report.pictures import thumbnail
 from manyview.reproduce.job import Row
 from manyview.reproduce.looks import place_in_run, tested_images
 from manyview.reproduce.setting import Setting
-from manyview.setup import build_augment
-from manyview.snapshots import encoders_of, last_encoder, steps_of
+from manyview.run.build import build_augment
+from manyview.run.flags import saved_config
+from manyview.run.snapshots import encoders_of, last_encoder, steps_of
 from manyview.views import Augment
 
 __all__ = ["ORIGINAL", "SHOWN", "TILES", "Map", "Weights"]

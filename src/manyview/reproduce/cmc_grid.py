@@ -7,7 +7,6 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from manyview.evaluate import Knn, Linear, LinearAdam, LinearSgd, evaluate
-from manyview.flags import saved_config
 from manyview.reproduce.budget import budget
 from manyview.reproduce.grid import Grid
 from manyview.reproduce.job import Row
@@ -16,7 +15,8 @@ from manyview.reproduce.plots import bars, figure
 from manyview.reproduce.recipe import Found
 from manyview.reproduce.setting import Setting
 from manyview.reproduce.training import WATCH_AT_END, Look, Training
-from manyview.setup import pick_device
+from manyview.run.build import pick_device
+from manyview.run.flags import saved_config
 from manyview.views.named import named_views
 
 __all__ = [

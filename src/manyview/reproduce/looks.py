@@ -10,12 +10,12 @@ from manyview.diagnose import Watch
 from manyview.diagnose.watch import SAMPLES
 from manyview.encoders import FrozenEncoder, load
 from manyview.evaluate import Protocol, evaluate, extract, knn, linear, open_test
-from manyview.flags import saved_config
 from manyview.reproduce.job import Row
 from manyview.reproduce.setting import Setting
-from manyview.run_files import read_config
-from manyview.setup import build_augment, pick_device
-from manyview.snapshots import encoders_of, steps_of
+from manyview.run.build import build_augment, pick_device
+from manyview.run.files import read_config
+from manyview.run.flags import saved_config
+from manyview.run.snapshots import encoders_of, steps_of
 
 __all__ = ["Accuracy", "AccuracyCurve", "EntropyCurve", "HeldOut", "place_in_run", "tested_images"]
 

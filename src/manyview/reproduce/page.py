@@ -16,8 +16,8 @@ from manyview.reproduce.job import Job, place
 from manyview.reproduce.looks import tested_images
 from manyview.reproduce.recipe import Found, Recipe, Table
 from manyview.reproduce.runner import FAILURE, Outcome
-from manyview.run_files import CONFIG, ENCODER, PAGE
-from manyview.setup import pick_device
+from manyview.run.build import pick_device
+from manyview.run.files import CONFIG, ENCODER, PAGE
 
 __all__ = ["render"]
 

@@ -11,7 +11,7 @@ from manyview.reproduce.page import render
 from manyview.reproduce.recipe import Found, Recipe
 from manyview.reproduce.runner import Outcome
 from manyview.reproduce.store import to_csv
-from manyview.run_files import PAGE
+from manyview.run.files import PAGE
 
 __all__ = ["png", "titled", "write_files"]
 

@@ -17,11 +17,11 @@ from manyview.diagnose import positive_similarity
 from manyview.diagnose.embeddings import separation
 from manyview.encoders import FrozenEncoder, load
 from manyview.errors import UserError
-from manyview.flags import saved_config
 from manyview.reproduce.job import Row
 from manyview.reproduce.looks import tested_images
 from manyview.reproduce.setting import Setting
-from manyview.setup import pick_device
+from manyview.run.build import pick_device
+from manyview.run.flags import saved_config
 from manyview.views import Augment, recipe
 
 __all__ = ["BINS", "Spread", "samples", "similarity_and_variance", "two_sample"]

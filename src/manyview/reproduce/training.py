@@ -9,16 +9,16 @@ from typing import Protocol
 
 from rich.console import Console
 
-from manyview import checkpoint
 from manyview.atomic import replacing
-from manyview.flags import open_training, parse_run, saved_config
 from manyview.methods import find
-from manyview.pretrain import pretrain, report, resume
 from manyview.report.facts import read_facts
 from manyview.reproduce.job import Job, Row, digest
 from manyview.reproduce.setting import Setting
-from manyview.run_files import CHECKPOINTS, ENCODER, PAGE
-from manyview.setup import build_augment
+from manyview.run import checkpoint
+from manyview.run.build import build_augment
+from manyview.run.files import CHECKPOINTS, ENCODER, PAGE
+from manyview.run.flags import open_training, parse_run, saved_config
+from manyview.run.pretrain import pretrain, report, resume
 
 __all__ = ["WATCH_AT_END", "Look", "Training"]
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from manyview.cost.point import measured
 from manyview.reproduce.job import Job, Row
 from manyview.reproduce.setting import Setting
-from manyview.setup import pick_device
+from manyview.run.build import pick_device
 
 __all__ = ["Weighing", "machine"]
 

@@ -16,7 +16,7 @@ from manyview.reproduce.plots import PALETTE, figure, legend
 from manyview.reproduce.recipe import Found, Table
 from manyview.reproduce.setting import Setting
 from manyview.reproduce.verdict import Comparison, spread
-from manyview.setup import some_samples
+from manyview.run.build import some_samples
 from manyview.stack import COLOURS
 from manyview.views.colourspaces import SPLITS, split
 

@@ -14,7 +14,6 @@ from PIL import Image
 from running import Command, lines
 
 import manyview
-from manyview import snapshots
 from manyview.cli import main
 from manyview.data import open_source
 from manyview.diagnose import CONTRAST, Watch
@@ -22,6 +21,7 @@ from manyview.encoders import EncoderConfig, build_encoder
 from manyview.errors import UserError
 from manyview.evaluate import knn_accuracy
 from manyview.report import findings
+from manyview.run import snapshots
 from manyview.views import Augment, recipe
 
 FLAGS = ["--batch-size", "16", "--queue-size", "32", "--seed", "3", "--keys", "2", "--image-size", "16"]
@@ -384,7 +384,7 @@ def test_the_workers_of_a_run_read_for_knn_too(tmp_path: Path, monkeypatch: pyte
         asked.append(settings["workers"])
         return knn_accuracy(*arguments, **settings)
 
-    monkeypatch.setattr("manyview.pretrain.knn_accuracy", noted)
+    monkeypatch.setattr("manyview.run.pretrain.knn_accuracy", noted)
     assert pretrain(tmp_path / "run", "--epochs", "1", "--knn-every", "1", "--workers", "2") == 0
     assert asked == [2]
 

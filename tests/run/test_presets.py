@@ -7,7 +7,6 @@ from typing import Any, get_args
 import pytest
 import torch
 
-from manyview import presets
 from manyview.config import AnyConfig, DataConfig, RunConfig
 from manyview.data.source import Arrays
 from manyview.encoders import build_encoder
@@ -15,6 +14,7 @@ from manyview.errors import UserError
 from manyview.methods import METHODS, ViewBatch, find
 from manyview.methods.many_views import ManyViews
 from manyview.methods.view_graph import ViewGraph
+from manyview.run import presets
 
 RUN, DATA = RunConfig(out=Path("run")), DataConfig(data="somewhere")
 

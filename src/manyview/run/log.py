@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch.utils.tensorboard import SummaryWriter
 
 from manyview.atomic import replacing
-from manyview.run_files import METRICS, TENSORBOARD
+from manyview.run.files import METRICS, TENSORBOARD
 
 __all__ = ["Log"]
 

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 import manyview
-from manyview import checkpoint, distributed, snapshots
+from manyview import distributed
 from manyview.atomic import replacing
 from manyview.config import AnyConfig, plain
 from manyview.data import Batch, Loader, Source, check_unreadable
@@ -25,11 +25,12 @@ from manyview.diagnose import Watch
 from manyview.encoders import load, random_like, save_backbone
 from manyview.errors import UserError
 from manyview.evaluate import knn_accuracy
-from manyview.loggers import Log
 from manyview.methods import Method
 from manyview.report import beside, collect, write_report
-from manyview.run_files import CHECKPOINTS, CONFIG, ENCODER, UNREADABLE, read_config
-from manyview.setup import Parts, build
+from manyview.run import checkpoint, snapshots
+from manyview.run.build import Parts, build
+from manyview.run.files import CHECKPOINTS, CONFIG, ENCODER, UNREADABLE, read_config
+from manyview.run.log import Log
 from manyview.train import NotFinite, train
 from manyview.views import Augment
 

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from manyview import checkpoint
 from manyview.errors import UserError
+from manyview.run import checkpoint
 
 
 def state(value: float) -> dict[str, object]:

@@ -10,8 +10,8 @@ from safetensors import SafetensorError
 from manyview.atomic import replacing
 from manyview.encoders import Encoder, build_encoder
 from manyview.errors import UserError
-from manyview.flags import saved_config
-from manyview.run_files import SNAPSHOTS
+from manyview.run.files import SNAPSHOTS
+from manyview.run.flags import saved_config
 
 __all__ = ["due", "encoders_of", "last_encoder", "save", "steps_of"]
 

@@ -9,14 +9,15 @@ from typing import Any, get_args
 
 import tyro
 
-from manyview import distributed, presets
+from manyview import distributed
 from manyview.config import AnyConfig, Config, DataConfig, RunConfig
 from manyview.data import Source, fewer, imbalanced, open_source
 from manyview.data.missing import Incomplete
 from manyview.data.scenes import Scenes
 from manyview.errors import UserError
 from manyview.methods import Method, find
-from manyview.run_files import CONFIG, read_config
+from manyview.run import presets
+from manyview.run.files import CONFIG, read_config
 
 __all__ = ["file_flags", "open_training", "parse_config", "parse_run", "saved_config"]
 
