@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from manyview.cli import COMMANDS, main
 from manyview.evaluate import Features, embed
-from manyview.methods import METHODS
+from manyview.methods import described
 from manyview.run.flags import file_flags
 
 SMALL = ["--batch-size", "16", "--max-steps", "2", "--image-size", "32", "--watch-every", "0"]
@@ -82,7 +82,7 @@ def test_help_shows_the_defaults_of_the_preset(
 def test_pretrain_alone_lists_the_methods(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pretrain"]) == 0
     text = capsys.readouterr().out
-    assert all(name in text for name in METHODS)
+    assert all(name in text for name in described())
 
 
 def test_mistakes_cost_one_line_each(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

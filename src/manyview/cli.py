@@ -20,7 +20,7 @@ from manyview.data import open_source, pack
 from manyview.encoders import export, load
 from manyview.errors import UserError
 from manyview.evaluate import PROTOCOLS, LinearSgd, Mlp, Protocol, embed, evaluate, left_out_before, table
-from manyview.methods import METHODS, find
+from manyview.methods import described, find
 from manyview.report import findings
 from manyview.report.pictures import readable
 from manyview.run.build import build_augment, check_values, pick_device
@@ -77,8 +77,8 @@ def pretrain_command(words: list[str]) -> None:
     """Learn an encoder from images: `pretrain METHOD --data … --out …`."""
     if not words or words[0] in ("-h", "--help"):
         grid = Table("method", "paper", title="manyview pretrain METHOD --data DATA --out DIR", title_justify="left")
-        for name, method in METHODS.items():
-            grid.add_row(name, method.Config.__doc__)
+        for name, description in described().items():
+            grid.add_row(name, description)
         console.print(grid)
         console.print("`manyview pretrain METHOD --help` explains its flags.")
         return

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from manyview.encoders import EncoderConfig, build_encoder
-from manyview.methods import Method, ViewBatch
+from manyview.methods.base import Method, ViewBatch
 
 N, QUEUE = 4, 16
 

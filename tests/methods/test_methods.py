@@ -8,7 +8,8 @@ from stepping import QUEUE, N, batch, make, moved, value
 from torch import Tensor
 
 from manyview.errors import UserError
-from manyview.methods import METHODS, ViewBatch, find
+from manyview.methods import described, find
+from manyview.methods.base import ViewBatch
 from manyview.methods.jcl import JCL, JCLConfig
 from manyview.methods.moco_v1 import MoCoV1, MoCoV1Config
 from manyview.methods.moco_v2 import MoCoV2, MoCoV2Config
@@ -177,7 +178,7 @@ def test_the_papers_values_are_the_defaults() -> None:
 
 
 def test_methods_are_found_by_name_and_unknown_ones_are_named() -> None:
-    assert list(METHODS) == [
+    assert list(described()) == [
         "au-cl", "au-cl-moco", "cacr", "cacr-moco", "cl", "cmc", "cmc-aug", "cmc-moco", "cmc-moco-pirl",
         "cmc-patch", "cmc-pirl", "hn-cl", "hn-cl-moco", "jcl", "moco-v1", "moco-v2", "mv-dhel", "mv-infonce", "pirl",
         "predictive", "pvc", "simclr", "vanilla",

@@ -7,7 +7,7 @@ import pytest
 import torch
 from stepping import QUEUE, N, batch, make, value
 
-from manyview.methods import METHODS
+from manyview.methods import described, find
 
 QUEUED: dict[str, Any] = {"queue_size": QUEUE, "queue_start": "empty"}
 BANKED: dict[str, Any] = {"draw": 9, "bank_momentum": 0.0}
@@ -27,7 +27,7 @@ SILENT = {"au-cl", "au-cl-moco", "cacr", "cacr-moco", "cmc-patch", "mv-dhel", "p
 
 def loss_of(name: str, config: Any, noise: float) -> float:
     """In a step that follows those that fill queue or banks and change no weight; all images are one, up to noise."""
-    kind, image = METHODS[name], batch(1, step=-1).views[0, 0]
+    kind, image = find(name), batch(1, step=-1).views[0, 0]
     method = make(kind, config)
     steps = (100 if hasattr(config, "draw") else QUEUE) // N  # a bank is left with no entry that was drawn
     with torch.no_grad():
@@ -40,8 +40,8 @@ def loss_of(name: str, config: Any, noise: float) -> float:
 
 @pytest.mark.parametrize(("name", "flags"), [(name, flags) for name, each in CONFIGS.items() for flags in each])
 def test_an_encoder_that_learnt_nothing_loses_by_chance(name: str, flags: dict[str, Any]) -> None:
-    config = METHODS[name].Config(**flags)
-    chance = METHODS[name].chance(config, N)
+    config = find(name).Config(**flags)
+    chance = find(name).chance(config, N)
     assert chance is not None
     # Equal images cannot be told apart by any encoder, and an untrained one hardly tells apart what differs little.
     assert loss_of(name, config, noise=0.0) == pytest.approx(chance.loss, rel=1e-3)
@@ -49,7 +49,7 @@ def test_an_encoder_that_learnt_nothing_loses_by_chance(name: str, flags: dict[s
 
 
 def test_who_has_no_such_level_says_nothing() -> None:
-    assert SILENT | set(CONFIGS) == set(METHODS)
-    assert all(METHODS[name].chance(METHODS[name].Config(), N) is None for name in SILENT)
-    nce = METHODS["cmc"].Config(contrast="nce")
-    assert METHODS["cmc"].chance(nce, N) is None
+    assert SILENT | set(CONFIGS) == set(described())
+    assert all(find(name).chance(find(name).Config(), N) is None for name in SILENT)
+    nce = find("cmc").Config(contrast="nce")
+    assert find("cmc").chance(nce, N) is None

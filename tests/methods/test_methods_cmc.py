@@ -9,7 +9,7 @@ from stepping import QUEUE, make, moved, value
 from torch import Tensor
 
 from manyview.errors import UserError
-from manyview.methods import ViewBatch
+from manyview.methods.base import ViewBatch
 from manyview.methods.cmc import CMC, CMCConfig
 from manyview.methods.cmc_moco import CMCMoCo, CMCMoCoConfig
 

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from manyview.encoders import layer_features
 from manyview.errors import UserError
-from manyview.methods import ViewBatch
+from manyview.methods.base import ViewBatch
 from manyview.methods.cmc import CMC, CMCConfig
 from manyview.methods.cmc_moco import CMCMoCo
 from manyview.methods.cmc_moco_pirl import CMCMoCoPIRL, CMCMoCoPIRLConfig

@@ -7,8 +7,8 @@ import torch
 from stepping import QUEUE, N, batch, make, moved, value
 from torch import Tensor
 
-from manyview.methods import ViewBatch
 from manyview.methods.au_cl_moco import AUCLMoCo, AUCLMoCoConfig
+from manyview.methods.base import ViewBatch
 from manyview.methods.cacr_moco import CACRMoCo, CACRMoCoConfig
 from manyview.methods.hn_cl_moco import HNCLMoCo, HNCLMoCoConfig
 from manyview.objectives import align_uniform, hard_negative

@@ -12,12 +12,13 @@ from torch import Tensor
 
 from manyview import distributed
 from manyview.encoders import Towers
-from manyview.methods import METHODS, Method, ViewBatch
+from manyview.methods import described, find
+from manyview.methods.base import Method, ViewBatch
 from manyview.train import trainable
 
 SAMPLES, STEPS = 4, 3
 VARIANTS: dict[str, dict[str, Any]] = {
-    **{name: {} for name in METHODS},
+    **{name: {} for name in described()},
     "cacr rbf": {"cost": "rbf"},
     "cacr-moco rbf": {"cost": "rbf"},
     "au-cl with contrast": {"contrastive_weight": 1.0},
@@ -36,7 +37,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 def method_of(variant: str) -> Method:
-    kind = METHODS[variant.split(",")[0].split()[0]]
+    kind = find(variant.split(",")[0].split()[0])
     known = {field.name for field in fields(kind.Config)}
     few = {"views": 3, "keys": 2, "queue_size": 10, "momentum": 0.9, "draw": 7}
     if isinstance(getattr(kind.Config(), "views", None), str):

@@ -11,7 +11,8 @@ from manyview.config import AnyConfig, DataConfig, RunConfig
 from manyview.data.source import Arrays
 from manyview.encoders import build_encoder
 from manyview.errors import UserError
-from manyview.methods import METHODS, ViewBatch, find
+from manyview.methods import described, find
+from manyview.methods.base import ViewBatch
 from manyview.methods.many_views import ManyViews
 from manyview.methods.view_graph import ViewGraph
 from manyview.run import presets
@@ -51,7 +52,7 @@ def test_the_rivals_on_the_sets_of_c1() -> None:
     assert (cifar("hn-cl").method.temperature, cifar("hn-cl").method.beta) == (0.5, 1.0)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", described())
 def test_methods_without_negatives_in_the_batch_have_no_such_set_up(name: str) -> None:
     if issubclass(find(name), ManyViews):
         assert cifar(name).encoder.backbone == "alexnet-small"
@@ -82,14 +83,14 @@ def test_cmcs_appendix_e(
 
 
 def test_cmc_with_parts_of_others_learns_for_240_epochs() -> None:
-    lengths = {name: find(name).paper.optim.epochs for name in METHODS if "cmc" in name or name == "pirl"}
+    lengths = {name: find(name).paper.optim.epochs for name in described() if "cmc" in name or name == "pirl"}
     assert {name for name, epochs in lengths.items() if epochs == 240} == {
         *("pirl", "cmc-pirl", "cmc-moco", "cmc-moco-pirl")
     }
 
 
 @pytest.mark.parametrize("setup", get_args(presets.CMCSetup))
-@pytest.mark.parametrize("name", [name for name, kind in METHODS.items() if issubclass(kind, ViewGraph)])
+@pytest.mark.parametrize("name", [name for name in described() if issubclass(find(name), ViewGraph)])
 def test_every_method_of_cmc_takes_a_step_in_its_setups(name: str, setup: Any) -> None:
     """Or says why not: patches of a jigsaw are smaller than AlexNet's first layers take."""
     kind = find(name)
@@ -141,7 +142,7 @@ def test_small_sets_are_learnt_by_what_keeps_the_negatives(name: str, optimizer:
 
 def test_the_softmax_of_moco_v2_is_cooler_on_small_images_and_no_other_hyper_parameter_changes() -> None:
     held = {"momentum", "queue_size", "draw"}  # they follow the size of the set
-    for name in METHODS:
+    for name in described():
         kind = find(name)
         own, paper = vars(presets.small(kind, RUN, DATA, Images(32, 10), views=2).method), vars(kind.Config())
         changed = {key: value for key, value in own.items() if key not in held and value != paper[key]}

@@ -22,7 +22,7 @@ import torch
 
 from manyview.allocator import keep_freed_memory
 from manyview.cost.steps import QUEUE, Ready, augmentation, endless, forward_pass, loop, method_of
-from manyview.methods import METHODS, find
+from manyview.methods import described, find
 
 __all__ = ["ALL_BRANCHES", "FORWARD", "measured"]
 
@@ -100,7 +100,7 @@ def peak(device: str) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kind", choices=[*METHODS, ALL_BRANCHES, FORWARD])
+    parser.add_argument("kind", choices=[*described(), ALL_BRANCHES, FORWARD])
     parser.add_argument("--keys", type=int, default=5)
     parser.add_argument("--queue", type=int, default=QUEUE)
     parser.add_argument("--batch", type=int, required=True)

@@ -11,7 +11,8 @@ from torch import Tensor
 from manyview.config import OptimConfig
 from manyview.data import Batch
 from manyview.encoders import Encoder, EncoderConfig, Momentum, build_encoder
-from manyview.methods import Method, find
+from manyview.methods import find
+from manyview.methods.base import Method
 from manyview.train import build_optimizer, build_schedule, train
 from manyview.views import Augment, Plan, recipe
 

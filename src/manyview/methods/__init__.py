@@ -1,27 +1,27 @@
 """One small file per method. A file put here is found by itself: its `Method` becomes a command."""
 
-import importlib
-import pkgutil
+from typing import TYPE_CHECKING
 
 from manyview.errors import UserError
-from manyview.methods.base import Chance, Method, Paper, ViewBatch
+from manyview.registry import Registry
 
-__all__ = ["METHODS", "Chance", "Method", "Paper", "ViewBatch", "find"]
+if TYPE_CHECKING:
+    from manyview.methods.base import Method
 
+__all__ = ["described", "find"]
 
-def _discover() -> dict[str, type[Method]]:
-    found: dict[str, type[Method]] = {}
-    for module in pkgutil.iter_modules(__path__):
-        for value in vars(importlib.import_module(f"{__name__}.{module.name}")).values():
-            if isinstance(value, type) and issubclass(value, Method) and "name" in vars(value):
-                found[value.name] = value
-    return dict(sorted(found.items()))
+_METHODS = Registry(__name__, __path__[0], "manyview.methods")
 
 
-METHODS = _discover()
+def described() -> dict[str, str]:
+    """Every method by name with a line that describes it. No method is imported for it."""
+    return _METHODS.described()
 
 
-def find(name: str) -> type[Method]:
-    if name not in METHODS:
-        raise UserError(f"no method {name!r}: choose one of {', '.join(METHODS)}")
-    return METHODS[name]
+def find(name: str) -> "type[Method]":
+    kind = _METHODS.find(name)
+    from manyview.methods.base import Method
+
+    if not (isinstance(kind, type) and issubclass(kind, Method) and getattr(kind, "name", None) == name):
+        raise UserError(f"{kind!r} is registered as the method {name!r}, but is no `Method` of that name")
+    return kind

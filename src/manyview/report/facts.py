@@ -10,7 +10,8 @@ from typing import Any
 from manyview.diagnose import CONTRAST
 from manyview.errors import UserError
 from manyview.evaluate import PROTOCOLS
-from manyview.methods import METHODS, Chance
+from manyview.methods import described, find
+from manyview.methods.base import Chance
 from manyview.run.files import ENCODER, EVALUATIONS, METRICS, UNREADABLE, read_config
 
 __all__ = ["Comparison", "Facts", "Series", "number", "read_facts"]
@@ -88,12 +89,13 @@ class Facts:
     @property
     def chance(self) -> Chance | None:
         """What guessing would cost; None where the method has no such level or the settings are not a method's."""
-        kind, batch = METHODS.get(self.method), number(self.setting("optim", "batch_size"))
-        if kind is None or batch is None:
+        batch = number(self.setting("optim", "batch_size"))
+        if self.method not in described() or batch is None:
             return None
-        known = {field.name for field in fields(kind.Config)}
-        given = {name: value for name, value in self.config.get("method", {}).items() if name in known}
         try:
+            kind = find(self.method)
+            known = {field.name for field in fields(kind.Config)}
+            given = {name: value for name, value in self.config.get("method", {}).items() if name in known}
             chance = kind.chance(kind.Config(**given), int(batch // (number(self.setting("optim", "accumulate")) or 1)))
             return chance if chance is not None and chance.candidates > 1 else None
         except (ArithmeticError, LookupError, TypeError, ValueError, UserError):  # the file may have been edited

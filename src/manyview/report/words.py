@@ -2,7 +2,7 @@
 
 import shlex
 
-from manyview.methods import Chance
+from manyview.methods.base import Chance
 from manyview.report.facts import Facts
 from manyview.report.markup import tag
 

@@ -17,7 +17,7 @@ from manyview.diagnose import Watch
 from manyview.encoders import Encoder, Towers, build_encoder
 from manyview.errors import UserError
 from manyview.evaluate import open_test, splits
-from manyview.methods import Method
+from manyview.methods.base import Method
 from manyview.stack import COLOURS
 from manyview.train import build_optimizer, build_schedule
 from manyview.views import Augment, recipe

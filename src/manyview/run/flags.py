@@ -15,7 +15,8 @@ from manyview.data import Source, fewer, imbalanced, open_source
 from manyview.data.missing import Incomplete
 from manyview.data.scenes import Scenes
 from manyview.errors import UserError
-from manyview.methods import Method, find
+from manyview.methods import find
+from manyview.methods.base import Method
 from manyview.run import presets
 from manyview.run.files import CONFIG, read_config
 

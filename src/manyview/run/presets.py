@@ -7,7 +7,8 @@ from manyview.config import AnyConfig, Config, DataConfig, OptimConfig, RunConfi
 from manyview.data import Source
 from manyview.encoders import EncoderConfig
 from manyview.errors import UserError
-from manyview.methods import METHODS, Method
+from manyview.methods import described, find
+from manyview.methods.base import Method
 from manyview.methods.cmc_patch import CMCPatch
 from manyview.methods.many_views import ManyViews, SmallSet
 from manyview.methods.moco_v2 import MoCoV2Config
@@ -63,7 +64,7 @@ def paper_cifar(method: type[Method], run: RunConfig, data: DataConfig, source: 
     classes, CIFAR-10 where that is unknown. Its "fc8" is the linear head, the probe's "fc7" what the encoder exports.
     """
     if not issubclass(method, ManyViews):
-        own = ", ".join(name for name, each in METHODS.items() if issubclass(each, ManyViews))
+        own = ", ".join(name for name in described() if issubclass(find(name), ManyViews))
         raise UserError(
             f"--preset paper-cifar has no values for {method.name}, whose negatives are not other views of the batch: "
             f"use --preset small, or one of {own}"
@@ -95,7 +96,7 @@ def paper_cifar(method: type[Method], run: RunConfig, data: DataConfig, source: 
 def paper_cmc(method: type[Method], run: RunConfig, data: DataConfig, setup: CMCSetup) -> AnyConfig:
     """CMC's appendix E: AlexNet on ImageNet and on STL-10, and the encoder for RGB-D images of NYU Depth-V2."""
     if not issubclass(method, ViewGraph):
-        own = ", ".join(name for name, each in METHODS.items() if issubclass(each, ViewGraph))
+        own = ", ".join(name for name in described() if issubclass(find(name), ViewGraph))
         raise UserError(f"--preset {setup} is one of CMC's and has no values for {method.name}: use one of {own}")
     patches = issubclass(method, CMCPatch)
     own_values: dict[str, object] = {}

@@ -25,7 +25,7 @@ from manyview.diagnose import Watch
 from manyview.encoders import load, random_like, save_backbone
 from manyview.errors import UserError
 from manyview.evaluate import knn_accuracy
-from manyview.methods import Method
+from manyview.methods.base import Method
 from manyview.report import beside, collect, write_report
 from manyview.run import checkpoint, snapshots
 from manyview.run.build import Parts, build

@@ -2,7 +2,7 @@
 
 import shlex
 
-from manyview.methods import METHODS
+from manyview.methods import described, find
 from manyview.report.facts import Comparison, Facts, number
 from manyview.report.markup import Markup, tag
 from manyview.report.words import duration, not_evaluated, percent, points
@@ -11,7 +11,7 @@ __all__ = ["header", "title"]
 
 
 def title(facts: Facts) -> str:
-    method = METHODS[facts.method].title if facts.method in METHODS else facts.method
+    method = find(facts.method).title if facts.method in described() else facts.method
     return f"{method} on {facts.data.get('name', 'unknown data')}"
 
 

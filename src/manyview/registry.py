@@ -1,0 +1,102 @@
+"""What there is to choose from by name, ours and that of other packages, known without importing any of it."""
+
+import ast
+import importlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from manyview.errors import UserError
+
+__all__ = ["Entry", "Registry", "entry_points"]
+
+Group = Literal["manyview.methods", "manyview.protocols", "manyview.sources"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One object of another package, known by name and loaded when it is asked for."""
+
+    package: str
+    summary: str  # the package in one line, in its own words
+    points: tuple[metadata.EntryPoint, ...]  # more than one where packages claim the same name
+
+    def load(self) -> Any:
+        first, *others = self.points
+        if others:
+            values = ", ".join(point.value for point in self.points)
+            raise UserError(f"{first.name!r} is registered in {first.group} more than once ({values}): remove one")
+        try:
+            return first.load()
+        except Exception as error:  # anything may go wrong in somebody else's module
+            raise UserError(
+                f"the package {self.package} registers {first.name!r} in {first.group}, but {first.value} fails "
+                f"to load ({type(error).__name__}: {error}): mend or remove the package"
+            ) from error
+
+
+@cache
+def entry_points(group: Group) -> Mapping[str, Entry]:
+    """By name what the installed packages register in this group. Nothing of theirs is imported yet."""
+    found: dict[str, Entry] = {}
+    for point in sorted(metadata.entry_points(group=group), key=lambda each: (each.name, each.value)):
+        known = found[point.name].points if point.name in found else ()
+        package = point.dist.name if point.dist is not None else point.module
+        summary = (point.dist.metadata["Summary"] if point.dist is not None else None) or f"of the package {package}"
+        found[point.name] = Entry(package, summary, (*known, point))
+    return found
+
+
+class Declared(NamedTuple):
+    """A class that a file of ours declares."""
+
+    name: str
+    description: str
+    module: str
+    kind: str
+
+
+class Registry:
+    """The classes that assign `name` in the files of one room, and those that other packages register.
+
+    The files are read, not imported. A class is described by its docstring, or by that of its `Config` where it has
+    one. A name of ours cannot be taken by another package.
+    """
+
+    def __init__(self, package: str, folder: str, group: Group) -> None:
+        self.package, self.folder, self.group = package, Path(folder), group
+        self._own: dict[str, Declared] | None = None
+
+    def described(self) -> dict[str, str]:
+        """Every name with a line that describes it: ours, then those of other packages."""
+        own, others = self.own(), entry_points(self.group)
+        return {name: each.description for name, each in own.items()} | {
+            name: entry.summary for name, entry in others.items() if name not in own
+        }
+
+    def find(self, name: str) -> Any:
+        """The class of that name: only its own module is imported."""
+        if (ours := self.own().get(name)) is not None:
+            return getattr(importlib.import_module(ours.module), ours.kind)
+        if name in entry_points(self.group):
+            return entry_points(self.group)[name].load()
+        noun = self.group.removeprefix("manyview.").removesuffix("s")
+        raise UserError(f"no {noun} {name!r}: choose one of {', '.join(self.described())}")
+
+    def own(self) -> dict[str, Declared]:
+        if self._own is None:
+            listed = (each for path in self.folder.glob("*.py") for each in self._declared(path))
+            self._own = {each.name: each for each in sorted(listed)}
+        return self._own
+
+    def _declared(self, path: Path) -> Iterator[Declared]:
+        classes = {n.name: n for n in ast.parse(path.read_text("utf-8")).body if isinstance(n, ast.ClassDef)}
+        for kind, node in classes.items():
+            said = {ast.unparse(each.targets[0]): each.value for each in node.body if isinstance(each, ast.Assign)}
+            if "name" in said:
+                described = classes[ast.unparse(said["Config"])] if "Config" in said else node
+                line = (ast.get_docstring(described) or "").partition("\n\n")[0]
+                yield Declared(ast.literal_eval(said["name"]), line, f"{self.package}.{path.stem}", kind)
