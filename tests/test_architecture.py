@@ -10,7 +10,8 @@ import pytest
 import manyview
 
 ROOT = Path(manyview.__file__).parent
-LEAVES = {"allocator", "atomic", "counter", "errors", "precision", "registry", "run.files", "stack"}  # for everyone
+# For everyone:
+LEAVES = {"allocator", "atomic", "bounds", "counter", "errors", "precision", "registry", "run.files", "stack"}
 SENSES = {"objectives", "views", "encoders", "data", "distributed"}
 METHODS = SENSES | {"config", "methods", "negatives"}
 READERS = {"evaluate", "diagnose", "report"}  # of runs

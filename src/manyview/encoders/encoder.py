@@ -1,12 +1,14 @@
 """A backbone and a head: images in, unit embeddings out."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from manyview import bounds
+from manyview.bounds import AtLeastOne
 from manyview.encoders.backbones import Norm, Stem, build_backbone, feature_width
 from manyview.encoders.towers import TowerHeads, Towers
 from manyview.errors import UserError
@@ -29,12 +31,12 @@ class EncoderConfig:
     norm: Norm = "batch"
     """`sync`: batch normalisation over the batches of all processes together, instead of each by itself; `group`: group
     normalisation in its place, so that no sample sees the others of its batch."""
-    bn_splits: int = 1
+    bn_splits: Annotated[int, AtLeastOne] = 1
     """Parts of a batch that batch normalisation, where there is any, treats apart as separate devices would: Shuffle-BN
     on one device."""
     head: Literal["linear", "mlp"] = "mlp"
     """From features to embeddings: one layer (MoCo v1), or two with a ReLU between them (MoCo v2, SimCLR, JCL)."""
-    dim: int = 128
+    dim: Annotated[int, AtLeastOne] = 128
     """Dimension of the embeddings."""
     split: str | None = None
     """Views of a sample that go to networks of their own, such as lab (L and ab) or lab,depth; `cmc` sets it by
@@ -77,9 +79,7 @@ class Encoder(nn.Module):
 def build_encoder(config: EncoderConfig, *, image_size: int | None = None, in_channels: int = 3) -> Encoder:
     """An encoder with fresh weights. With `image_size` it is also tried whether the backbone takes such images. Where
     each view has a network, the views say how many channels a sample has."""
-    for flag, value in (("--bn-splits", config.bn_splits), ("--dim", config.dim)):
-        if value < 1:
-            raise UserError(f"{flag} {value} must be at least 1")
+    bounds.check(config)
     backbone = build_backbone(
         config.backbone,
         stem=config.stem,

@@ -9,7 +9,7 @@ import torch
 from timm.scheduler.scheduler import Scheduler
 from torch import Tensor
 
-from manyview import distributed
+from manyview import bounds, distributed
 from manyview.config import AnyConfig, plain
 from manyview.data import Source, open_source
 from manyview.data.source import Unreadable, track
@@ -154,33 +154,25 @@ def check_division(config: AnyConfig) -> None:
         )
 
 
-# The fields that make no sense at zero or below, or below one, those that are shares, and those that need company.
-POSITIVE = {"batch_size", "epochs", "max_steps", "lr", "image_size", "checkpoint_every", "keep", "log_every"} | {
-    "temperature", "queue_size", "keys", "key_passes", "accumulate", "encoded_views", "t", "rbf_t", "draw",
-    "watch_t_neg", "decay", "subset",
-}  # fmt: skip
-NOT_NEGATIVE = {"lam", "weight_decay", "warmup_epochs", "knn_every", "watch_every", "workers", "snapshots"} | {
-    "beta", "t_pos", "t_neg", "align_weight", "uniform_weight", "contrastive_weight",
-}  # fmt: skip
-AT_LEAST_ONE = {"imbalance_ratio"}
-SHARES = {"momentum", "sgd_momentum", "bank_momentum", "jigsaw"}
+# Bounds of the methods' own fields.
+POSITIVE = {"temperature", "queue_size", "keys", "key_passes", "t", "rbf_t", "draw"}
+NOT_NEGATIVE = {"lam", "beta", "t_pos", "t_neg", "align_weight", "uniform_weight", "contrastive_weight"}
+SHARES = {"momentum", "bank_momentum", "jigsaw"}
 SEVERAL = {"views"}
 
 
 def check_values(config: AnyConfig) -> None:
-    for group in plain(config).values():
-        for name, value in group.items():
-            flag = f"--{name.replace('_', '-')} {value}"
-            if value is not None and name in POSITIVE and not value > 0:
-                raise UserError(f"{flag} must be greater than 0")
-            if name in NOT_NEGATIVE and not value >= 0:
-                raise UserError(f"{flag} must not be negative")
-            if name in AT_LEAST_ONE and not value >= 1:
-                raise UserError(f"{flag} must be at least 1")
-            if name in SHARES and not 0 <= value <= 1:
-                raise UserError(f"{flag} must lie between 0 and 1")
-            if name in SEVERAL and isinstance(value, int) and not value >= 2:
-                raise UserError(f"{flag} leaves a query without a positive: use 2 or more")
+    bounds.check(config)
+    for name, value in plain(config)["method"].items():
+        flag = f"--{name.replace('_', '-')} {value}".removesuffix(".0")
+        if value is not None and name in POSITIVE and not value > 0:
+            raise UserError(f"{flag} must be greater than 0")
+        if name in NOT_NEGATIVE and not value >= 0:
+            raise UserError(f"{flag} must not be negative")
+        if name in SHARES and not 0 <= value <= 1:
+            raise UserError(f"{flag} must lie between 0 and 1")
+        if name in SEVERAL and isinstance(value, int) and not value >= 2:
+            raise UserError(f"{flag} leaves a query without a positive: use 2 or more")
 
 
 def watch_knn(config: AnyConfig, source: Source) -> tuple[Source, Source] | None:

@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import tyro
 
-from manyview import distributed
+from manyview import bounds, distributed
 from manyview.config import AnyConfig, Config, DataConfig, RunConfig
 from manyview.data import Source, fewer, imbalanced, open_source
 from manyview.data.missing import Incomplete
@@ -51,6 +51,7 @@ def parse_run(method: type[Method], words: list[str], *, prog: str = "") -> tupl
         default, whose = described(method, asked, *blank)
         parse_config(method, words, default, whose=whose, prog=prog)  # which ends with the help
     config = parse_config(method, words, presets.paper(method, *blank), prog=prog)
+    bounds.check(config)
     source = open_training(method, config)
     if asked == "auto":
         asked = presets.by_size(source)

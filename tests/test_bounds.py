@@ -1,0 +1,76 @@
+"""Bounds stand beside the fields, and one call checks a whole configuration."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Annotated
+
+import pytest
+
+from manyview import bounds
+from manyview.bounds import AtLeastOne, NotNegative, Positive, PositiveShare, Seed, Several, Share, ShareBelowOne
+from manyview.errors import UserError
+
+
+@dataclass(frozen=True)
+class Inner:
+    size: Annotated[int | None, Positive] = None
+    shares: Annotated[tuple[float, ...], Share] = (0.5,)
+
+
+@dataclass(frozen=True)
+class Outer:
+    learning_rate: Annotated[float, Positive] = 0.1
+    free: float = -5.0
+    name: Annotated[str, "not a bound"] = "any"
+    both: Annotated[int, NotNegative, Several] = 2
+    inner: Inner = field(default_factory=Inner)
+
+
+@dataclass(frozen=True)
+class Inherited(Outer):
+    own: Annotated[float, Share] = 0.0
+
+
+def test_what_is_within_its_bounds_passes() -> None:
+    bounds.check(Outer())
+    bounds.check(Inherited(inner=Inner(3, (0.0, 1.0)), own=1.0))
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (Outer(learning_rate=0.0), "--learning-rate 0 must be greater than 0"),
+        (Outer(learning_rate=math.nan), "--learning-rate nan must be a finite number"),
+        (Outer(free=math.inf), "--free inf must be a finite number"),
+        (Outer(free=math.nan), "--free nan must be a finite number"),
+        (Outer(both=-1), "--both -1 must not be negative"),
+        (Outer(both=1), "--both 1 leaves a query without a positive: use 2 or more"),
+        (Outer(inner=Inner(size=0)), "--size 0 must be greater than 0"),
+        (Outer(inner=Inner(shares=(0.5, 1.5))), "--shares 1.5 must lie between 0 and 1"),
+        (Inherited(learning_rate=-0.25), "--learning-rate -0.25 must be greater than 0"),
+        (Inherited(own=-1e-9), "--own -1e-09 must lie between 0 and 1"),
+    ],
+)
+def test_the_error_names_flag_value_and_range(config: Outer, message: str) -> None:
+    with pytest.raises(UserError) as error:
+        bounds.check(config)
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    ("bound", "inside", "outside"),
+    [
+        (Positive, (1e-300, 5), (0, -1)),
+        (NotNegative, (0, 1), (-1e-9,)),
+        (AtLeastOne, (1, 10**400), (0.999, 0)),
+        (Share, (0, 0.5, 1), (-0.1, 1.1)),
+        (PositiveShare, (1e-9, 1), (0, 1.1)),
+        (ShareBelowOne, (0, 0.99), (1, -0.1)),
+        (Several, (2, 5), (1, 0)),
+        (Seed, (0, 2**63 - 1), (-1, 2**63)),
+    ],
+)
+def test_edges(bound: bounds.Bound, inside: tuple[float, ...], outside: tuple[float, ...]) -> None:
+    assert all(map(bound.holds, inside))
+    assert not any(map(bound.holds, outside))
+    assert not bound.holds(math.nan)
