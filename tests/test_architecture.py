@@ -28,8 +28,8 @@ ALLOWED: dict[str, set[str]] = {
     "methods": METHODS,
     "train": METHODS,
     "evaluate": SENSES,
-    "diagnose": SENSES,
-    "report": METHODS | READERS,  # a method knows what its loss means
+    "diagnose": METHODS | {"evaluate"},  # a method knows what its loss means
+    "report": METHODS | READERS,
     "run": METHODS | READERS | {"train"},
     "cost": METHODS | {"train", "run"},
     "reproduce": METHODS | READERS | {"train", "run", "cost"},

@@ -114,7 +114,7 @@ def test_small_images_take_the_small_preset_and_say_so(capsys: pytest.CaptureFix
     assert main(["pretrain", "jcl", "--data", "scenes:64", "--out", str(out), *flags]) == 0
     text = capsys.readouterr().out
     assert "small (--preset)" in text
-    assert "contrast watched on 512 images of scenes (test split)" in text
+    assert "measured on 512 images of scenes (test split)" in text
     config = json.loads((out / "config.json").read_text())["config"]
     assert (config["encoder"]["backbone"], config["views"]["image_size"]) == ("tiny", 32)
     assert config["views"]["min_crop"] == 0.6

@@ -17,11 +17,11 @@ from rich.text import Text
 from manyview import __version__, counter, distributed
 from manyview.allocator import keep_freed_memory
 from manyview.data import open_source, pack
+from manyview.diagnose import findings
 from manyview.encoders import export, load
 from manyview.errors import UserError
 from manyview.evaluate import PROTOCOLS, LinearSgd, Mlp, Protocol, embed, evaluate, left_out_before, table
 from manyview.methods import described, find
-from manyview.report import findings
 from manyview.report.pictures import readable
 from manyview.run.build import build_augment, check_values, pick_device
 from manyview.run.flags import open_training, parse_run, saved_config
@@ -274,18 +274,18 @@ def export_command(words: list[str]) -> None:
 
 @dataclass(frozen=True)
 class ReportArgs:
-    """Write the run's page anew, with the evaluations made since."""
+    """Write the report of a run again, with its newest evaluations."""
 
     run: Run
     """Run directory."""
     data: str | None = None
-    """Where the data lies now, if it has moved."""
+    """The data, if it has moved."""
     against: Path | None = None
-    """Another run directory or encoder file, whose nearest neighbours are shown beside those of the run."""
+    """Another run directory or encoder file. Its nearest neighbours are shown beside those of the run."""
 
 
 def report_command(words: list[str]) -> None:
-    """Write a run's page, report.html: `report RUN [--against OTHER]`."""
+    """Write the report of a run, report.html: `report RUN [--against OTHER]`."""
     args = tyro.cli(ReportArgs, prog="manyview report", args=words)
     method, config = saved_config(args.run)
     source = open_training(method, replace(config, data=replace(config.data, data=args.data or config.data.data)))
@@ -295,17 +295,17 @@ def report_command(words: list[str]) -> None:
 
 @dataclass(frozen=True)
 class DiagnoseArgs:
-    """Say in plain words whether a run is well, and what to do where it is not."""
+    """Find problems of a run and say what to do about them."""
 
     run: Run
-    """Run directory; the run may still be going on."""
+    """Run directory. The run may still be training."""
 
 
-COLOURS = {"bad": "red", "look": "yellow", "good": "green", "unknown": "dim"}
+COLOURS = {"problem": "red", "warning": "yellow", "good": "green", "unknown": "dim"}
 
 
 def diagnose_command(words: list[str]) -> None:
-    """Say whether a run is well, and what to do if not: `diagnose RUN`."""
+    """Find problems of a run: `diagnose RUN`."""
     args = tyro.cli(DiagnoseArgs, prog="manyview diagnose", args=words)
     found = findings(args.run)
     grid = Table(show_header=False, box=None, padding=(0, 2, 0, 0))

@@ -194,15 +194,15 @@ def page_of(run: Path, *args: Any, **options: Any) -> Page:
 
 
 def test_a_whole_run_gives_every_section(whole: Page) -> None:
-    for title in [*SECTIONS, "Environment", "How to go on"]:
+    for title in [*SECTIONS, "Environment", "Next steps"]:
         assert title in whole.text
     assert "Unreadable images" not in whole.text
     assert "JCL on scenes" in whole.text
-    assert "kNN top-1 on scenes: 71.4 % against 31.2 % of the random encoder, +40.2 points ." in whole.text
-    assert re.search(r"Loss \d\.\d{3} guessing: 8\.32 ", whole.text)  # log 4,097
+    assert "kNN top-1 on scenes: 71.4 %. Random encoder: 31.2 % ( +40.2 points )." in whole.text
+    assert re.search(r"Loss \d\.\d{3} chance: 8\.32 ", whole.text)  # log 4,097
     assert "71.4 % (69.5 % – 73.2 %)" in whole.text
-    assert "Tested on scenes (test split). 10,000 images to fit on, 2,000 to test on, 10 classes." in whole.text
-    assert "Images: 32×32 as stored. Settings: k 200; temperature 0.07." in whole.text
+    assert "Tested on scenes (test split). 10,000 training images, 2,000 test images, 10 classes." in whole.text
+    assert "Preprocessing: 32×32 as stored. Settings: k 200; temperature 0.07." in whole.text
     assert "Settings: l2 0.0001 (trained), 0.01 (random)." in whole.text
     assert "manyview embed" in whole.text
     assert "manyview.load" in whole.text
@@ -212,11 +212,11 @@ def test_the_curves_are_described_in_words(whole: Page) -> None:
     labels = " ".join(attributes.get("aria-label") or "" for attributes in whole.all("svg"))
     assert "Loss: from 8.225 at step 0 to" in labels
     assert "kNN top-1 during training: from" in labels
-    for name in ("Learning rate", "Throughput", "waiting for data", "similarity of positives", "λ"):
+    for name in ("Learning rate", "Images per second", "waiting for data", "similarity of positives", "λ"):
         assert name in labels
 
 
-def watched_run(run: Path, every: int) -> Path:
+def measured_run(run: Path, every: int) -> Path:
     """40 steps, contrast in each last one of `every`."""
     fake_run(run, steps=40)
     facts = json.loads((run / "config.json").read_text())
@@ -233,7 +233,7 @@ def watched_run(run: Path, every: int) -> Path:
 
 @pytest.mark.parametrize("every", [1, 10, 40])
 def test_contrast_is_drawn_with_what_it_cannot_exceed(tmp_path: Path, every: int) -> None:
-    page = page_of(watched_run(tmp_path, every))
+    page = page_of(measured_run(tmp_path, every))
     labels = [attributes.get("aria-label") or "" for attributes in page.all("svg")]
     entropy = next(label for label in labels if label.startswith("Conditional entropy of the negative weights"))
     assert f"from 5 at step {every - 1} to 5 at step 39" in entropy
@@ -241,27 +241,27 @@ def test_contrast_is_drawn_with_what_it_cannot_exceed(tmp_path: Path, every: int
     assert any(label.startswith("Weight of the nearest negative: from 3.0%") for label in labels)
     assert any(label.startswith("Effective number of negatives") and "line: all 255." in label for label in labels)
     assert any(label.startswith("Effective number of positives") and "line: all 4." in label for label in labels)
-    titles = [label.partition(":")[0].partition(",")[0] for label in labels]
+    titles = [label.partition(":")[0].partition(" (")[0] for label in labels]
     assert titles[0] == "Loss"
     assert len(titles) == len(set(titles))
     assert titles.index("Uniformity") - titles.index("Conditional entropy of the negative weights") == 5
     assert "max_entropy" not in " ".join(titles)
-    assert "Contrast watched on 512 images of <scenes> (test split), with the same 5 views of each" in page.text
-    assert "t⁺ = 1 and t⁻ = 2 for any method" in page.text
+    assert "Measured on 512 images of <scenes> (test split), always with the same 5 views of each" in page.text
+    assert "All methods use t⁺ = 1 and t⁻ = 2" in page.text
 
 
-def test_a_run_in_which_nothing_was_watched_has_no_word_of_contrast(whole: Page) -> None:
+def test_a_run_without_measurements_has_no_word_of_contrast(whole: Page) -> None:
     assert "Contrast" not in whole.text
 
 
 def test_contrast_of_an_unknown_set_is_drawn_too(tmp_path: Path) -> None:
-    run = watched_run(tmp_path, every=10)
+    run = measured_run(tmp_path, every=10)
     facts = json.loads((run / "config.json").read_text())
     del facts["contrast"]
     (run / "config.json").write_text(json.dumps(facts))
     page = page_of(run)
-    assert "Contrast watched on" not in page.text
-    assert "Entropy is at its maximum when" in page.text
+    assert "Measured on" not in page.text
+    assert "The entropy is at its maximum when" in page.text
 
 
 def test_what_a_method_measures_only_now_and_then_is_drawn(tmp_path: Path) -> None:
@@ -277,10 +277,16 @@ def test_the_diagnosis_names_level_numbers_and_way_out(tmp_path: Path) -> None:
     rows = [{**fake_step(step, 40), "wait": 0.5, "variance": 0.01, "effective_rank": 1.5} for step in range(40)]
     (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     page = page_of(run)
-    assert "bad Embeddings Collapsed: all images get nearly the same embedding; their variance is 0.01" in page.text
-    assert "bad Data 50.0 % of the time was spent waiting for data. Use more readers, such as --workers 2," in page.text
-    assert "good Queue The queue of 4,096" not in page.text  # it is most of the 5,120 images
-    assert [item.get("class") for item in page.all("li")][:2] == ["bad", "bad"]
+    assert (
+        "problem Embeddings The encoder has collapsed: all images have nearly the same embedding. Variance 0.01"
+        in page.text
+    )
+    assert (
+        "problem Data loading Training waited for data 50.0 % of the time. Use more reader processes (--workers 2)"
+        in page.text
+    )
+    assert "good Queue The queue holds 4,096" not in page.text  # it is most of the 5,120 images
+    assert [item.get("class") for item in page.all("li")][:2] == ["problem", "problem"]
 
 
 def test_the_page_asks_the_network_for_nothing(whole_run: Path, whole: Page) -> None:
@@ -369,7 +375,7 @@ def test_an_unfinished_run_says_what_is_missing(tmp_path: Path) -> None:
     lines = (run / "metrics.jsonl").read_text().splitlines()
     (run / "metrics.jsonl").write_text("\n".join(lines[:7]) + "\n" + lines[7][:25])
     page = page_of(run)
-    assert "This run is not finished (7 steps so far). To go on: manyview resume" in page.text
+    assert "This run is not finished (7 steps so far). To continue it: manyview resume" in page.text
     assert "Not evaluated yet" in page.text
     assert page.text.count("Not shown: the run is not finished.") == 3
     assert all(title in page.text for title in SECTIONS)
@@ -384,7 +390,7 @@ def test_a_run_without_a_step_has_a_page(tmp_path: Path) -> None:
 
 def test_missing_data_is_said_with_its_reason(tmp_path: Path) -> None:
     run = fake_run(tmp_path)
-    assert page_of(run).text.count("Not shown: the data was not at hand when this page was written.") == 3
+    assert page_of(run).text.count("Not shown: the data was not available when this page was written.") == 3
     assert (
         page_of(run, missing="--data photos/ does not exist").text.count("Not shown: --data photos/ does not exist.")
         == 3
@@ -446,14 +452,14 @@ def test_the_newest_evaluation_counts(tmp_path: Path) -> None:
     page = page_of(run)
     assert "99.9 %" in page.text
     assert "11.1 %" not in page.text
-    assert "The random encoder was not measured." in page.text
+    assert "The random encoder was not evaluated." in page.text
 
 
 def test_unreadable_images_are_listed(tmp_path: Path) -> None:
     run = fake_run(tmp_path)
     (run / "unreadable.txt").write_text("".join(f"cat/{n}.jpg\ttruncated file\n" for n in range(250)))
     page = page_of(run)
-    assert "250 images could not be read; others took their places. The first 200" in page.text
+    assert "250 images could not be read. Training used other images instead. The first 200" in page.text
     assert "cat/199.jpg truncated file" in page.text
     assert "cat/200.jpg" not in page.text
 
@@ -497,7 +503,7 @@ def test_layers_have_a_plot_and_a_table_beside_the_figures_of_the_features(tmp_p
     run = fake_run(tmp_path)
     probe_layers(run, keep=True)
     page = page_of(run)
-    assert "Linear top-1 78.3 % random encoder 40.5 %" in page.text  # the features', not a layer's
+    assert "Linear top-1 78.3 % random encoder: 40.5 %" in page.text  # the features', not a layer's
     assert page.text.count("Linear probe on cached features · scenes") == 2
     assert "Linear probe on cached features · scenes · by layer" in page.text
     assert "Layer Trained Random conv1 30.0 % (28.1 % – 31.8 %) 20.0 %" in page.text
@@ -512,6 +518,6 @@ def test_a_run_of_which_only_layers_were_evaluated_says_which(tmp_path: Path) ->
     probe_layers(run, keep=False)
     text = page_of(run).text
     assert (
-        "Linear probe on cached features top-1 on scenes at <fc7>: 50.0 %. The random encoder was not measured" in text
+        "Linear probe on cached features top-1 on scenes, <fc7>: 50.0 %. The random encoder was not evaluated" in text
     )
     assert "Not evaluated yet" not in text

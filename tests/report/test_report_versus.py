@@ -83,7 +83,7 @@ def test_the_encoder_that_sees_what_labels_name_is_named(tmp_path: Path) -> None
         assert first.query.name not in {sample.name for sample in first.neighbours}
         assert len(first.neighbours) == len(second.neighbours) == 5
     text = page(tmp_path, found)
-    assert "The neighbours found by colours have the query&#x27;s label more often, by" in text
+    assert "colours is better by" in text
     assert "Two encoders" in text
     assert "http://" not in text.replace("http://www.w3.org/", "")
     assert "https://" not in text
@@ -94,7 +94,7 @@ def test_the_same_encoder_twice_agrees_with_itself(tmp_path: Path) -> None:
     assert found.agreement is not None
     assert (found.common, found.agreement.interval) == (1.0, (0.0, 0.0))
     text = page(tmp_path, found)
-    assert "The labels do not tell the two apart" in text
+    assert "There is no clear difference between the two" in text
     assert text.count(" both</figcaption>") == 2 * 2 * 5  # every neighbour of two queries, by either encoder
 
 
@@ -107,11 +107,11 @@ def test_encoders_of_different_sizes_are_compared_on_the_same_images() -> None:
 def test_without_labels_nobody_is_said_to_be_better(tmp_path: Path) -> None:
     found = compare(Tinted(labelled=False), frozen(Colours()), frozen(Corners()), ("a", "b"))
     assert found.agreement is None
-    assert "it cannot be said whose neighbours are better" in page(tmp_path, found)
+    assert "neither encoder can be called better" in page(tmp_path, found)
 
 
 def test_one_image_has_no_neighbours() -> None:
-    with pytest.raises(UserError, match="--against needs two images that can be read, and tinted has 1"):
+    with pytest.raises(UserError, match="--against needs two readable images, and tinted has 1"):
         compare(Tinted(1), frozen(Colours()), frozen(Corners()), ("a", "b"))
 
 
@@ -134,10 +134,10 @@ def test_runs_are_called_by_method_data_and_place(tmp_path: Path) -> None:
     assert found.names == (f"jcl on tinted ({run})", f"jcl on tinted ({other})")
     assert found.remark == ""
     elsewhere = beside(run, finished_run(tmp_path / "c", fingerprint="1"), Tinted())
-    assert "the second one had another set" in elsewhere.remark
+    assert "The second was trained on other data" in elsewhere.remark
     file = beside(run, other / "encoder.safetensors", Tinted())
     assert file.names[1] == str(other / "encoder.safetensors")
-    assert "is not known" in file.remark
+    assert "The training data of the second encoder is not known" in file.remark
     assert file.common == found.common
 
 

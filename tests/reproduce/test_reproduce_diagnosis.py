@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from manyview.report import Finding
+from manyview.diagnose import Finding
 from manyview.reproduce.diagnosis import over_runs
 
 WELL = Finding("good", "Embeddings", "Not collapsed.")
-COLLAPSED = Finding("bad", "Embeddings", "Collapsed.", "Try a lower --lr.")
-HIGH = Finding("look", "Loss", "Near chance.", "More --epochs.")
+COLLAPSED = Finding("problem", "Embeddings", "Collapsed.", "Try a lower --lr.")
+HIGH = Finding("warning", "Loss", "Near chance.", "More --epochs.")
 
 
 @pytest.fixture
@@ -33,8 +33,8 @@ def test_what_all_say_is_said_once(diagnosed: dict[str, list[Finding]]) -> None:
 def test_the_worst_comes_first_with_the_runs_that_have_it(diagnosed: dict[str, list[Finding]]) -> None:
     diagnosed |= {"a": [WELL], "b": [COLLAPSED, HIGH], "c": [WELL], "d": [WELL], "e": [WELL, HIGH]}
     assert [(each.level, each.text, each.advice) for each in over_runs(runs("abcde"))] == [
-        ("bad", "seed b: Collapsed.", "Try a lower --lr."),
-        ("look", "seed b; seed e: Near chance.", "More --epochs."),
+        ("problem", "seed b: Collapsed.", "Try a lower --lr."),
+        ("warning", "seed b; seed e: Near chance.", "More --epochs."),
         ("good", "4 of 5 runs, as seed a: Not collapsed.", ""),
     ]
 

@@ -16,11 +16,10 @@ from running import Command, lines
 import manyview
 from manyview.cli import main
 from manyview.data import open_source
-from manyview.diagnose import CONTRAST, Watch
+from manyview.diagnose import CONTRAST, ContrastMonitor, findings
 from manyview.encoders import EncoderConfig, build_encoder
 from manyview.errors import UserError
 from manyview.evaluate import knn_accuracy
-from manyview.report import findings
 from manyview.run import snapshots
 from manyview.views import Augment, recipe
 
@@ -307,7 +306,7 @@ def test_a_loss_that_is_not_finite_names_step_samples_and_the_last_good_checkpoi
     assert str(last) in message
     assert torch.load(last, weights_only=True)["step"] == int(last.stem.split("-")[1])
     assert [(row["step"], row["loss"]) for row in lines(run)][-1] == (int(last.stem.split("-")[1]), None)
-    assert "no finite number in step" in findings(run)[0].text
+    assert "NaN or infinite in step" in findings(run)[0].text
     assert not (run / "encoder.safetensors").exists()
 
 
@@ -418,7 +417,7 @@ def test_contrast_is_watched_at_the_end_of_epochs_and_of_the_run(finished: Path)
     assert (facts["data"], facts["samples"], facts["views"]) == ("scenes (test split)", 512, 5)
     assert (facts["t_pos"], facts["t_neg"]) == (1.0, 2.0)
     page = (finished / "report.html").read_text()
-    assert "Contrast watched on 512 images of scenes (test split), with the same 5 views of each" in page
+    assert "Measured on 512 images of scenes (test split), always with the same 5 views of each" in page
     assert "Conditional entropy of the negative weights: from" in page
 
 
@@ -429,7 +428,7 @@ def test_what_is_watched_are_the_weights_of_that_step(finished: Path) -> None:
         {name.removeprefix("encoder."): value for name, value in state.items() if name.startswith("encoder.")}
     )
     augment = Augment(recipe("moco-v2", min_crop=0.6), views=2, size=16, seed=3)
-    again = Watch(open_source("scenes:64", split="test"), augment, name="scenes", t_neg=2.0)
+    again = ContrastMonitor(open_source("scenes:64", split="test"), augment, name="scenes", t_neg=2.0)
     assert again(encoder) == watched(finished)[7]
 
 
@@ -445,7 +444,7 @@ def test_methods_are_watched_alike(finished: Path, tmp_path: Path, capsys: pytes
     words = ["--data", "scenes:64", "--seed", "3", "--batch-size", "16", "--image-size", "16", "--max-steps", "2"]
     for t_neg in ("2", "4"):
         assert main(["pretrain", "simclr", *words, "--out", str(tmp_path / t_neg), "--watch-t-neg", t_neg]) == 0
-    assert "contrast watched on 512 images of scenes (test split)" in capsys.readouterr().out
+    assert "measured on 512 images of scenes (test split)" in capsys.readouterr().out
     two, four = watched(tmp_path / "2")[1], watched(tmp_path / "4")[1]
     assert list(watched(tmp_path / "2")) == [1]
     assert two["max_entropy"] == pytest.approx(watched(finished)[9]["max_entropy"])
@@ -458,7 +457,7 @@ def test_contrast_is_watched_on_training_images_where_there_are_no_others(
 ) -> None:
     data, run, whole = photos(tmp_path / "photos", 64, broken=3), tmp_path / "run", tmp_path / "whole"
     assert pretrain(whole, "--max-steps", "6", *WATCHED, data=str(data)) == 0
-    assert "contrast watched on 61 images of" in " ".join(capsys.readouterr().out.split())
+    assert "measured on 61 images of" in " ".join(capsys.readouterr().out.split())
     facts = json.loads((whole / "config.json").read_text())
     assert facts["contrast"]["data"].endswith("photos/ (training data)")
     assert facts["contrast"]["fingerprint"] == facts["data"]["fingerprint"]
@@ -497,7 +496,7 @@ def test_images_to_watch_of_which_too_few_can_be_read_are_refused(
     data = photos(tmp_path / "photos", 1, broken=0)
     assert pretrain(tmp_path / "run", "--max-steps", "2", *WATCHED, "--watch-data", str(data)) == 2
     message = capsys.readouterr().err
-    assert "photos/ (--watch-data): it takes two images, and 1 can be read" in message
+    assert "photos/ (--watch-data): it needs two images, and 1 can be read" in message
     assert not (tmp_path / "run").exists()
 
 

@@ -1,4 +1,6 @@
-"""What embeddings look like: numbers (pure functions), the same during a training, and plots."""
+"""Is a run well? Findings with advice, and the numbers of embeddings that they use."""
+
+from pathlib import Path
 
 from manyview.diagnose.contrast import CONTRAST, contrast
 from manyview.diagnose.embeddings import (
@@ -11,24 +13,30 @@ from manyview.diagnose.embeddings import (
     uniformity,
     variance,
 )
+from manyview.diagnose.facts import read_facts
 from manyview.diagnose.mine import estimate_mutual_information
-from manyview.diagnose.plots import layer_plot, line_plot, similarity_plot
-from manyview.diagnose.watch import Watch
+from manyview.diagnose.monitor import ContrastMonitor
+from manyview.diagnose.rules import LEVELS, Finding, judge
 
 __all__ = [
     "CONTRAST",
-    "Watch",
+    "LEVELS",
+    "ContrastMonitor",
+    "Finding",
     "alignment",
     "contrast",
     "different_similarity",
     "effective_rank",
     "estimate_mutual_information",
-    "layer_plot",
-    "line_plot",
+    "findings",
     "nearest",
     "positive_similarity",
     "separation",
-    "similarity_plot",
     "uniformity",
     "variance",
 ]
+
+
+def findings(run: Path) -> list[Finding]:
+    """What the numbers of a run say about it, worst first."""
+    return judge(read_facts(run))

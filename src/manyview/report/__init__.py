@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from manyview.atomic import replacing
-from manyview.report.diagnosis import Finding, diagnose
-from manyview.report.facts import read_facts
+from manyview.diagnose.facts import read_facts
 from manyview.report.page import render
 from manyview.report.pictures import Geometry, Neighbourhood, Pictures, Sample, SampleViews, collect
 from manyview.report.versus import Agreement, Versus, beside, compare
@@ -12,7 +11,6 @@ from manyview.run.files import PAGE
 
 __all__ = [
     "Agreement",
-    "Finding",
     "Geometry",
     "Neighbourhood",
     "Pictures",
@@ -22,7 +20,6 @@ __all__ = [
     "beside",
     "collect",
     "compare",
-    "findings",
     "write_report",
 ]
 
@@ -32,16 +29,11 @@ def write_report(
 ) -> Path:
     """Writes `run`/report.html, whole or not at all; the same files and pictures give the same page.
 
-    `pictures` come from `collect` where the data is at hand; otherwise `missing` says why they are not there. `versus`
-    comes from `compare` or `beside`.
+    `pictures` come from `collect` where the data is available; otherwise `missing` says why they are not there.
+    `versus` comes from `compare` or `beside`.
     """
     page = render(read_facts(run), pictures, missing, versus)
     path = run / PAGE
     with replacing(path) as file:
         file.write(page.encode())
     return path
-
-
-def findings(run: Path) -> list[Finding]:
-    """What the numbers of a run say about it, the worst first."""
-    return diagnose(read_facts(run))

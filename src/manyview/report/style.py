@@ -1,6 +1,6 @@
 """The looks of the page."""
 
-from manyview.diagnose.plots import DIFFERENT, RANDOM, TRAINED
+from manyview.report.plots import DIFFERENT, RANDOM, TRAINED
 
 __all__ = ["STYLE"]
 
@@ -36,7 +36,7 @@ section { background: var(--card); border: 1px solid var(--line); border-radius:
 .figure b { display: block; font-size: 1.5rem; font-weight: 650; line-height: 1.35; white-space: nowrap;
   letter-spacing: -0.02em; font-variant-numeric: tabular-nums; }
 .figure span { display: block; font-size: 0.85rem; color: var(--soft); }
-.warning { background: var(--warn); border-radius: 8px; padding: 10px 14px; margin: 16px 0 0; max-width: none; }
+p.warning { background: var(--warn); border-radius: 8px; padding: 10px 14px; margin: 16px 0 0; max-width: none; }
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 400px), 1fr)); gap: 18px 28px; }
 figure { margin: 0; }
 figure svg { display: block; width: 100%; height: auto; }
@@ -72,8 +72,8 @@ table.results td, table.results tbody th { white-space: nowrap; }
 .findings li > b { border: 1px solid currentColor; border-radius: 999px; padding: 1px 0; text-align: center;
   font-size: 0.82rem; font-weight: 600; color: var(--soft); }
 .findings .good > b { color: var(--good); }
-.findings .look > b { color: var(--look); }
-.findings .bad > b { color: var(--bad); }
+.findings .warning > b { color: var(--look); }
+.findings .problem > b { color: var(--bad); }
 .findings strong { font-weight: 550; }
 .findings span { display: block; }
 .findings .advice { color: var(--soft); }

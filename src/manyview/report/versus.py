@@ -1,4 +1,4 @@
-"""Two encoders side by side: whom each finds near the same images."""
+"""Two encoders side by side: the nearest neighbours that each finds for the same images."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -6,15 +6,18 @@ from pathlib import Path
 from torch import Tensor
 
 from manyview.data.source import Source, Subset
+from manyview.diagnose.facts import Facts, read_facts
+from manyview.diagnose.words import percent, points, signed
 from manyview.encoders import FrozenEncoder, load
 from manyview.errors import UserError
 from manyview.evaluate.features import extract
 from manyview.evaluate.score import bootstrap
-from manyview.report.facts import Facts, read_facts
+from manyview.report.gallery import neighbour, query, row
+from manyview.report.html import Markup, join, note, table, tag
 from manyview.report.pictures import Neighbourhood, nearest_others, neighbourhood, one_of_each_class, shuffled
 from manyview.run.files import CONFIG, ENCODER
 
-__all__ = ["Agreement", "Versus", "agreement", "beside", "common_share", "compare"]
+__all__ = ["Agreement", "Versus", "agreement", "beside", "common_share", "compare", "neighbours_of_two"]
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class Versus:
     neighbours: int  # of each query
     common: float  # share of its neighbours that the other encoder finds too
     agreement: Agreement | None  # None without labels
-    remark: str = ""  # on what the encoders were trained on, where that is not the same
+    remark: str = ""  # where the encoders were trained on different data
 
     @property
     def by_luck(self) -> float:
@@ -56,9 +59,9 @@ def beside(run: Path, against: Path, source: Source) -> Versus:
     first, second = read_facts(run), read_facts(against) if (against / CONFIG).is_file() else None
     remark = ""
     if second is None:
-        remark = "What the other encoder was trained on is not known."
+        remark = "The training data of the second encoder is not known."
     elif first.data.get("fingerprint") != second.data.get("fingerprint"):
-        remark = "The images are of the set that the first encoder was trained on; the second one had another set."
+        remark = "The images are from the training data of the first encoder. The second was trained on other data."
     names = _name(first), str(against) if second is None else _name(second)
     return replace(compare(source, here, there, names), remark=remark)
 
@@ -86,7 +89,7 @@ def compare(
     features = [extract(encoder, part, batch_size=64) for encoder in (first, second)]
     numbers = part.indices[features[0].index].tolist()
     if len(numbers) < 2:
-        raise UserError(f"--against needs two images that can be read, and {source.name} has {len(numbers)}")
+        raise UserError(f"--against needs two readable images, and {source.name} has {len(numbers)}: use other --data")
     labels = features[0].labels
     near = [nearest_others(each.embeddings, neighbours) for each in features]
     rows = [each for _, each in near]
@@ -111,3 +114,45 @@ def agreement(labels: Tensor, first: Tensor, second: Tensor) -> Agreement:
     shares = [(labels[rows] == labels[:, None]).double().mean(1) for rows in (first, second)]  # (N,) each
     (interval,) = bootstrap((shares[0] - shares[1])[:, None])
     return Agreement(float(shares[0].mean()), float(shares[1].mean()), interval)
+
+
+def neighbours_of_two(found: Versus) -> Markup:
+    """The section of the page: the first encoder's neighbours beside the second's."""
+    text = (
+        f"Both encoders searched the {found.neighbours} nearest neighbours of each of {found.pool:,} images. They "
+        f"agree on {percent(found.common)} of them (chance: {percent(found.by_luck)}); these are marked “both”. The "
+        "first encoder is on the left, or above on narrow screens."
+    )
+    if found.agreement is None:
+        text += " There are no labels, so neither encoder can be called better."
+    head = tag("div", tag("span"), *(tag("h3", name) for name in found.names), class_="versus")
+    return join(
+        note(f"{text} {found.remark}".strip()),
+        Markup() if found.agreement is None else _agreement(found.names, found.agreement),
+        head,
+        *(_pair(*pair) for pair in found.pairs),
+    )
+
+
+def _agreement(names: tuple[str, str], found: Agreement) -> Markup:
+    rows = [[name, percent(share)] for name, share in zip(names, (found.first, found.second), strict=True)]
+    low, high = found.interval
+    better = names[0] if found.first >= found.second else names[1]
+    between = signed(f"95\u202f% interval of the difference: {100 * low:+.1f} to {100 * high:+.1f} points")
+    if low <= 0 <= high:
+        verdict = f"There is no clear difference between the two ({between})."
+    else:
+        difference = points(abs(found.first - found.second)).removeprefix("+")
+        verdict = f"{better} is better by {difference} ({between})."
+    caption = "Neighbours with the query's label. Labels were not used for training"
+    return join(table(caption, ["Encoder", "Share"], rows), tag("p", verdict))
+
+
+def _pair(first: Neighbourhood, second: Neighbourhood) -> Markup:
+    both = {sample.name for sample in first.neighbours} & {sample.name for sample in second.neighbours}
+    return tag("div", row([query(first.query)]), _row(first, both), _row(second, both), class_="versus neighbours")
+
+
+def _row(hood: Neighbourhood, both: set[str]) -> Markup:
+    found = zip(hood.neighbours, hood.similarities, strict=True)
+    return row([neighbour(hood.query, each, value, "both" if each.name in both else "") for each, value in found])

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from manyview import counter
 from manyview.atomic import replacing
-from manyview.diagnose.watch import VIEWS
+from manyview.diagnose.monitor import VIEWS
 from manyview.encoders import Encoder
 from manyview.report.pictures import thumbnail
 from manyview.reproduce.job import Row

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from manyview.report import Finding, findings
-from manyview.report.diagnosis import LEVELS
+from manyview.diagnose import LEVELS, Finding, findings
 
 __all__ = ["over_runs"]
 

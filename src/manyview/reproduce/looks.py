@@ -6,8 +6,7 @@ from pathlib import Path
 
 from manyview.data import Source, holdout, open_source
 from manyview.data.source import track
-from manyview.diagnose import Watch
-from manyview.diagnose.watch import SAMPLES
+from manyview.diagnose.monitor import SAMPLES, ContrastMonitor
 from manyview.encoders import FrozenEncoder, load
 from manyview.evaluate import Protocol, evaluate, extract, knn, linear, open_test
 from manyview.reproduce.job import Row
@@ -19,7 +18,7 @@ from manyview.run.snapshots import encoders_of, steps_of
 
 __all__ = ["Accuracy", "AccuracyCurve", "EntropyCurve", "HeldOut", "place_in_run", "tested_images"]
 
-T_NEG = 2.0  # of the watched entropy, for all methods
+T_NEG = 2.0  # of the entropy, for all methods
 
 
 @dataclass(frozen=True)
@@ -73,13 +72,13 @@ class EntropyCurve:
         method, config = saved_config(run)
         images, device = tested_images(setting), pick_device(setting.device)
         samples = SAMPLES if setting.scale == "laptop" else len(images)  # the paper takes every batch
-        watch = Watch(
+        monitor = ContrastMonitor(
             images, build_augment(method, config), name=images.name, t_neg=T_NEG, workers=setting.workers,
             samples=samples,
         )  # fmt: skip
         rows = []
         for step, encoder in track(encoders_of(run), "entropy of the snapshots", len(steps_of(run))):
-            seen = watch(encoder.to(device))
+            seen = monitor(encoder.to(device))
             rows.append(
                 {
                     **place_in_run(run, step),

@@ -6,11 +6,9 @@ from pathlib import Path
 
 import manyview
 from manyview.encoders import load
-from manyview.report.document import document
-from manyview.report.markup import Markup, join, table, tag
-from manyview.report.sections.diagnosis import listed
-from manyview.report.sections.versus import versus
-from manyview.report.versus import compare
+from manyview.report.html import Markup, document, join, table, tag
+from manyview.report.summary import finding_list
+from manyview.report.versus import compare, neighbours_of_two
 from manyview.reproduce.diagnosis import over_runs
 from manyview.reproduce.job import Job, place
 from manyview.reproduce.looks import tested_images
@@ -86,7 +84,7 @@ def _with_code(text: str) -> Markup:
 def _diagnosis(outcome: Outcome, found: Found, out: Path) -> Markup:
     runs = {str(job): place(job, found.setting, out) / "run" for job in outcome.jobs}
     here = {name: run for name, run in runs.items() if (run / CONFIG).exists()}
-    return listed(over_runs(here), f"No run of this recipe is under {out.name}: only its results are known.")
+    return finding_list(over_runs(here), f"No run of this recipe is under {out.name}: only its results are known.")
 
 
 def _neighbours(recipe: Recipe, outcome: Outcome, found: Found, out: Path) -> list[tuple[str, str, Markup]]:
@@ -97,7 +95,7 @@ def _neighbours(recipe: Recipe, outcome: Outcome, found: Found, out: Path) -> li
         return []
     first, second = (load(run).to(pick_device(setting.device)) for run in runs)
     seen = compare(tested_images(setting), first, second, (str(rivals[0]), str(rivals[1])))
-    return [("versus", "Two encoders", versus(seen))]
+    return [("versus", "Two encoders", neighbours_of_two(seen))]
 
 
 def _runs(outcome: Outcome, found: Found, out: Path, directory: Path) -> Markup:

@@ -10,8 +10,8 @@ from typing import Protocol
 from rich.console import Console
 
 from manyview.atomic import replacing
+from manyview.diagnose.facts import read_facts
 from manyview.methods import find
-from manyview.report.facts import read_facts
 from manyview.reproduce.job import Job, Row, digest
 from manyview.reproduce.setting import Setting
 from manyview.run import checkpoint

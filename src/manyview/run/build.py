@@ -13,7 +13,7 @@ from manyview import bounds, distributed
 from manyview.config import AnyConfig, plain
 from manyview.data import Source, open_source
 from manyview.data.source import Unreadable, track
-from manyview.diagnose import Watch
+from manyview.diagnose import ContrastMonitor
 from manyview.encoders import Encoder, Towers, build_encoder
 from manyview.errors import UserError
 from manyview.evaluate import open_test, splits
@@ -43,7 +43,7 @@ class Parts:
     steps: int
     steps_per_epoch: int
     knn: tuple[Source, Source] | None  # training and test samples of the kNN during the run
-    contrast: Watch | None
+    contrast: ContrastMonitor | None
 
 
 def build(kind: type[Method], config: AnyConfig, source: Source) -> Parts:
@@ -76,8 +76,8 @@ def build(kind: type[Method], config: AnyConfig, source: Source) -> Parts:
     schedule = build_schedule(optimizer, config.optim, steps=steps, steps_per_epoch=steps_per_epoch)
     scaler = torch.amp.GradScaler(device.type, enabled=config.optim.precision == "fp16")
     writes = distributed.rank() == 0
-    knn = watch_knn(config, source) if writes else None
-    contrast = watch_contrast(config, source, augment) if writes and kind.watchable else None
+    knn = knn_sources(config, source) if writes else None
+    contrast = contrast_monitor(config, source, augment) if writes and kind.watchable else None
     return Parts(method, augment, optimizer, schedule, scaler, device, steps, steps_per_epoch, knn, contrast)
 
 
@@ -175,7 +175,7 @@ def check_values(config: AnyConfig) -> None:
             raise UserError(f"{flag} leaves a query without a positive: use 2 or more")
 
 
-def watch_knn(config: AnyConfig, source: Source) -> tuple[Source, Source] | None:
+def knn_sources(config: AnyConfig, source: Source) -> tuple[Source, Source] | None:
     if not config.run.knn_every:
         return None
     if source.labels is None:
@@ -186,14 +186,14 @@ def watch_knn(config: AnyConfig, source: Source) -> tuple[Source, Source] | None
     return train_set, test_set
 
 
-def watch_contrast(config: AnyConfig, source: Source, augment: Augment) -> Watch | None:
+def contrast_monitor(config: AnyConfig, source: Source, augment: Augment) -> ContrastMonitor | None:
     if not config.run.watch_every:
         return None
-    watched, name = watched_samples(config, source)
-    return Watch(watched, augment, name=name, t_neg=config.run.watch_t_neg, workers=config.data.workers)
+    samples, name = contrast_samples(config, source)
+    return ContrastMonitor(samples, augment, name=name, t_neg=config.run.watch_t_neg, workers=config.data.workers)
 
 
-def watched_samples(config: AnyConfig, source: Source) -> tuple[Source, str]:
+def contrast_samples(config: AnyConfig, source: Source) -> tuple[Source, str]:
     """Images that are not learnt from, where there are any, and what they are called."""
     data, chosen = config.data, config.run.watch_data
     if chosen is not None:

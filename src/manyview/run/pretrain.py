@@ -21,7 +21,7 @@ from manyview.atomic import replacing
 from manyview.config import AnyConfig, plain
 from manyview.data import Batch, Loader, Source, check_unreadable
 from manyview.data.parts import counts_in_words
-from manyview.diagnose import Watch
+from manyview.diagnose import ContrastMonitor
 from manyview.encoders import load, random_like, save_backbone
 from manyview.errors import UserError
 from manyview.evaluate import knn_accuracy
@@ -99,7 +99,7 @@ def resume(run: Path, kind: type[Method], config: AnyConfig, source: Source, con
             "name the original data"
         )
     parts = build(kind, config, source)
-    refuse_other_watch(facts, parts.contrast)
+    refuse_other_contrast(facts, parts.contrast)
     parts.method.load_state_dict(state["method"])
     parts.optimizer.load_state_dict(state["optimizer"])
     parts.scaler.load_state_dict(state["scaler"])
@@ -147,7 +147,7 @@ def finish(run: Path, config: AnyConfig, source: Source, parts: Parts, *, start:
                 # A signal may have reached some ranks before this step and others after it: they agree to stop.
                 signalled = distributed.anyone(bool(pending))
                 if log is not None:
-                    log.write(step, {"epoch": done / parts.steps_per_epoch, **metrics, **watch(done, config, parts)})
+                    log.write(step, {"epoch": done / parts.steps_per_epoch, **metrics, **measured(done, config, parts)})
                     if done in wanted:  # before the checkpoint, from which a resumed run would go on without it
                         snapshots.save(run, done, parts.method.encoder)
                     if done % config.run.checkpoint_every == 0 or done == parts.steps or signalled:
@@ -180,8 +180,8 @@ def finish(run: Path, config: AnyConfig, source: Source, parts: Parts, *, start:
     return run
 
 
-def watch(done: int, config: AnyConfig, parts: Parts) -> dict[str, float]:
-    """What is wanted of the encoder in the steps that end an epoch; a run has its contrast at the end in any case."""
+def measured(done: int, config: AnyConfig, parts: Parts) -> dict[str, float]:
+    """kNN accuracy and contrast in the steps that end an epoch; the contrast also in the last step of the run."""
     encoder, augment, size = parts.method.encoder, parts.augment, config.views.image_size
     epoch, values = parts.steps_per_epoch, dict[str, float]()
     if parts.knn is not None and done % (config.run.knn_every * epoch) == 0:
@@ -239,11 +239,11 @@ def refuse_other(saved: dict[str, Any], config: AnyConfig, path: Path) -> None:
         )
 
 
-def refuse_other_watch(facts: dict[str, Any], contrast: Watch | None) -> None:
+def refuse_other_contrast(facts: dict[str, Any], contrast: ContrastMonitor | None) -> None:
     """One curve must not be made of two sets."""
     if contrast is not None and contrast.fingerprint != facts["contrast"]["fingerprint"]:
         raise UserError(
-            f"contrast was watched on {facts['contrast']['data']}, and {contrast.name} holds other images: "
+            f"contrast was measured on {facts['contrast']['data']}, and {contrast.name} holds other images: "
             "name the original data, with its test split where it had one"
         )
 
@@ -315,6 +315,6 @@ def announce(kind: type[Method], config: AnyConfig, source: Source, parts: Parts
                   f"epochs), {config.optim.optimizer}, lr {config.optim.lr}{LR_RULES[config.optim.lr_rule]} "
                   f"{config.optim.schedule}")  # fmt: skip
     if parts.contrast is not None:
-        table.add_row("watch", f"contrast watched on {len(parts.contrast)} images of {parts.contrast.name}")
+        table.add_row("contrast", f"measured on {len(parts.contrast)} images of {parts.contrast.name}")
     table.add_row("run", str(config.run.out))
     console.print(table)

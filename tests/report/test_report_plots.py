@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from manyview.diagnose import layer_plot, line_plot, similarity_plot
-from manyview.diagnose.plots import smooth
+from manyview.report.plots import layer_plot, line_plot, similarity_plot, smooth
 
 STEPS = list(range(50))
 LOSS = [8 - 0.1 * step for step in STEPS]

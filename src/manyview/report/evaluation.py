@@ -1,14 +1,20 @@
-"""What evaluations found, beside the random encoder."""
+"""Results of evaluations, beside those of the random encoder."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from manyview.diagnose.plots import layer_plot
-from manyview.report.facts import Comparison, Facts, number
-from manyview.report.markup import Markup, join, table, tag
-from manyview.report.words import not_evaluated, percent, spelled
+from manyview.diagnose.facts import Comparison, Facts, number
+from manyview.diagnose.words import percent, spelled
+from manyview.report.html import Markup, join, note, table, tag
+from manyview.report.plots import layer_plot
 
-__all__ = ["evaluation"]
+__all__ = ["evaluation", "not_evaluated"]
+
+
+def not_evaluated(facts: Facts) -> list[str]:
+    if not facts.finished:
+        return ["Not evaluated yet. The encoder is written at the end of the run."]
+    return ["Not evaluated yet. To evaluate it: ", tag("code", facts.command("evaluate knn"))]
 
 
 def evaluation(facts: Facts) -> Markup:
@@ -85,10 +91,10 @@ def _conditions(comparison: Comparison, order: list[str], settings: str = "") ->
     counts = [
         f"{value:,.0f} {what}"
         for key, what in (
-            ("train_samples", "images to fit on"),
-            ("test_samples", "to test on"),
+            ("train_samples", "training images"),
+            ("test_samples", "test images"),
             ("classes", "classes"),
-            ("unreadable", "unreadable images left out"),
+            ("unreadable", "unreadable images skipped"),
         )
         if (value := number(result.get(key)))
     ]
@@ -96,11 +102,11 @@ def _conditions(comparison: Comparison, order: list[str], settings: str = "") ->
     sentences = [
         f"Tested on {comparison.test_data}.",
         f"{', '.join(counts)}." if counts else "",
-        f"Images: {result['preprocess']}." if result.get("preprocess") else "",
-        "" if fitted is None else f"On the images fitted on: {percent(fitted)} ({order[0]}).",
+        f"Preprocessing: {result['preprocess']}." if result.get("preprocess") else "",
+        "" if fitted is None else f"On the training images: {percent(fitted)} ({order[0]} encoder).",
         settings,
     ]
-    return tag("p", " ".join(sentence for sentence in sentences if sentence), class_="note")
+    return note(" ".join(sentence for sentence in sentences if sentence))
 
 
 def _settings(comparison: Comparison, order: list[str]) -> str:

@@ -1,32 +1,8 @@
-"""Numbers, names and commands as the page writes them."""
-
-import shlex
+"""Numbers as the findings and the page write them."""
 
 from manyview.methods.base import Chance
-from manyview.report.facts import Facts
-from manyview.report.markup import tag
 
-__all__ = [
-    "chance_level",
-    "command",
-    "duration",
-    "not_evaluated",
-    "percent",
-    "points",
-    "signed",
-    "spelled",
-]
-
-
-def command(facts: Facts, verb: str) -> str:
-    data = facts.setting("data", "data") or facts.data.get("name") or "DATA"
-    return f"manyview {verb} {shlex.quote(str(facts.path))} --data {shlex.quote(str(data))}"
-
-
-def not_evaluated(facts: Facts) -> list[str]:
-    if not facts.finished:
-        return ["Not evaluated yet: the encoder is written at the end of the run."]
-    return ["Not evaluated yet: ", tag("code", command(facts, "evaluate knn")), " tells what the encoder has learnt."]
+__all__ = ["chance_level", "duration", "percent", "points", "signed", "spelled"]
 
 
 def chance_level(chance: Chance) -> str:

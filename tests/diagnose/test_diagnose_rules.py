@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from manyview.cli import main
-from manyview.report import Finding, findings
-from manyview.report.diagnosis import LEVELS, diagnose
-from manyview.report.facts import Comparison, Facts
+from manyview.diagnose import LEVELS, Finding, findings
+from manyview.diagnose.facts import Comparison, Facts
+from manyview.diagnose.rules import judge
 
 CONFIG: dict[str, dict[str, Any]] = {
     "data": {"data": "scenes", "workers": 2},
@@ -56,7 +56,7 @@ def facts(
 
 def found(about: str, known: Facts) -> Finding | None:
     """The one finding about it, if there is one."""
-    several = [finding for finding in diagnose(known) if finding.about == about]
+    several = [finding for finding in judge(known) if finding.about == about]
     assert len(several) < 2
     return several[0] if several else None
 
@@ -69,20 +69,26 @@ def level(about: str, known: Facts) -> str | None:
 
 def test_a_run_that_is_well_has_nothing_but_good_findings() -> None:
     known = facts(rows(knn=[0.3 + step / 1000 for step in range(STEPS)]))
-    levels = [finding.level for finding in diagnose(known)]
+    levels = [finding.level for finding in judge(known)]
     assert levels == ["good"] * 7 + ["unknown"]  # nobody has probed it
-    assert diagnose(facts(finished=False)) == []
+    assert judge(facts(finished=False)) == []
 
 
 def test_the_worst_comes_first() -> None:
-    levels = [LEVELS.index(finding.level) for finding in diagnose(facts(rows(variance=0.01, wait=0.2), samples=1500))]
+    levels = [LEVELS.index(finding.level) for finding in judge(facts(rows(variance=0.01, wait=0.2), samples=1500))]
     assert levels == sorted(levels)
     assert {0, 1, 2, 3} == set(levels)
 
 
 @pytest.mark.parametrize(
     ("variance", "rank", "expected"),
-    [(0.97, 40.0, "good"), (0.02, 40.0, "bad"), (0.9, 2.1, "bad"), (0.2, 40.0, "look"), (0.9, 9.0, "look")],
+    [
+        (0.97, 40.0, "good"),
+        (0.02, 40.0, "problem"),
+        (0.9, 2.1, "problem"),
+        (0.2, 40.0, "warning"),
+        (0.9, 9.0, "warning"),
+    ],
 )
 def test_collapse_to_a_point_or_to_a_few_directions(variance: float, rank: float, expected: str) -> None:
     finding = found("Embeddings", facts(rows(variance=variance, effective_rank=rank)))
@@ -92,12 +98,12 @@ def test_collapse_to_a_point_or_to_a_few_directions(variance: float, rank: float
     assert f"{rank:.1f}" in finding.text
 
 
-def test_only_the_last_look_at_the_embeddings_counts() -> None:
+def test_only_the_last_measurement_of_the_embeddings_counts() -> None:
     early: list[float | None] = [0.01] * 10 + [None] * (STEPS - 11) + [0.95]
     assert level("Embeddings", facts(rows(variance=early))) == "good"
 
 
-def test_embeddings_that_were_not_watched_are_not_judged() -> None:
+def test_embeddings_that_were_not_measured_are_not_judged() -> None:
     nothing: list[float | None] = [None] * STEPS
     finding = found("Embeddings", facts(rows(variance=nothing, effective_rank=nothing)))
     assert finding is not None
@@ -108,16 +114,16 @@ def test_embeddings_that_were_not_watched_are_not_judged() -> None:
 def test_a_loss_that_is_no_number_names_its_step() -> None:
     broken: list[float | None] = [5.0] * 40
     broken[17] = None
-    worst = diagnose(facts(rows(40, loss=broken), precision="fp16"))[0]
-    assert (worst.level, worst.text) == ("bad", "The loss was no finite number in step 17.")
+    worst = judge(facts(rows(40, loss=broken), precision="fp16"))[0]
+    assert (worst.level, worst.text) == ("problem", "The loss was NaN or infinite in step 17.")
     assert "--lr" in worst.advice
     assert "bf16" in worst.advice
-    assert not any("finite" in finding.text for finding in diagnose(facts(rows())))
+    assert not any("NaN" in finding.text for finding in judge(facts(rows())))
 
 
 @pytest.mark.parametrize(
     ("loss", "expected"),
-    [(math.log(1001), "bad"), (7.5, "bad"), (4.0, "good"), (0.9 * math.log(1001), "good"), (0.05, "look")],
+    [(math.log(1001), "problem"), (7.5, "problem"), (4.0, "good"), (0.9 * math.log(1001), "good"), (0.05, "warning")],
 )
 def test_the_loss_against_guessing(loss: float, expected: str) -> None:
     """With a queue of 1,000 it costs log 1,001 = 6.91."""
@@ -126,7 +132,7 @@ def test_the_loss_against_guessing(loss: float, expected: str) -> None:
     assert finding.level == expected
     assert "log 1,001 = 6.91" in finding.text
     if loss == 4.0:
-        assert f"as if it were one of {math.exp(4):.1f} and not of 1,001" in finding.text
+        assert f"as if there were {math.exp(4):.1f} candidates instead of 1,001" in finding.text
 
 
 @pytest.mark.parametrize("method", ["cacr-moco", "au-cl-moco", "mv-dhel", "unheard-of"])
@@ -137,34 +143,34 @@ def test_a_loss_without_such_a_level_is_not_judged_by_it(method: str) -> None:
 def test_a_queue_of_random_vectors_is_no_measure_of_the_loss() -> None:
     known = facts(rows(steps=10, loss=2.0))
     assert found("Loss", known) is None
-    assert level("Queue", known) == "bad"
+    assert level("Queue", known) == "problem"
 
 
 def test_a_loss_that_rises_again_is_a_bad_one() -> None:
     falling = [4 + 2 * math.exp(-step / 50) + 0.1 * (step % 3) for step in range(STEPS)]
     rising = [loss + max(0, step - 300) / 50 for step, loss in enumerate(falling)]
-    assert level("Course of the loss", facts(rows(loss=falling))) == "good"
-    finding = found("Course of the loss", facts(rows(loss=rising)))
+    assert level("Loss curve", facts(rows(loss=falling))) == "good"
+    finding = found("Loss curve", facts(rows(loss=rising)))
     assert finding is not None
-    assert finding.level == "bad"
+    assert finding.level == "problem"
     assert "--lr" in finding.advice
 
 
 def test_a_loss_that_rises_while_the_queue_fills_is_normal() -> None:
     moco = [2.5 + min(step, 60) / 20 - max(0, step - 60) / 300 for step in range(STEPS)]
-    assert level("Course of the loss", facts(rows(loss=moco))) == "good"
+    assert level("Loss curve", facts(rows(loss=moco))) == "good"
 
 
 def test_noise_is_no_rise() -> None:
     noise = torch.randn(100, STEPS, generator=torch.Generator().manual_seed(0)).tolist()
-    assert all(level("Course of the loss", facts(rows(loss=[5 + each for each in one]))) == "good" for one in noise)
+    assert all(level("Loss curve", facts(rows(loss=[5 + each for each in one]))) == "good" for one in noise)
 
 
 def test_a_loss_that_grows_with_lambda_is_not_judged() -> None:
     growing = [4 + step / 100 for step in range(STEPS)]
-    assert found("Course of the loss", facts(rows(loss=growing, lam=[step / 100 for step in range(STEPS)]))) is None
-    assert level("Course of the loss", facts(rows(loss=growing, lam=4.0))) == "bad"
-    assert found("Course of the loss", facts(rows(steps=30))) is None  # too few steps to tell
+    assert found("Loss curve", facts(rows(loss=growing, lam=[step / 100 for step in range(STEPS)]))) is None
+    assert level("Loss curve", facts(rows(loss=growing, lam=4.0))) == "problem"
+    assert found("Loss curve", facts(rows(steps=30))) is None  # too few steps to tell
 
 
 @pytest.mark.parametrize(
@@ -172,8 +178,8 @@ def test_a_loss_that_grows_with_lambda_is_not_judged() -> None:
     [
         (10_000, {}, "good"),
         (2000, {}, "good"),
-        (1500, {}, "look"),
-        (1000, {}, "bad"),
+        (1500, {}, "warning"),
+        (1000, {}, "problem"),
         (1000, {"mask_own": True}, "good"),
     ],
 )
@@ -193,7 +199,7 @@ def test_the_share_of_own_keys_is_that_of_a_simulation() -> None:
     finding = found("Queue", facts(rows(), samples=size, queue_size=queue))
     assert finding is not None
     assert met / 20 / size == pytest.approx(0.245, abs=0.01)
-    assert "about 24.5\u202f% of the queries" in finding.text
+    assert "About 24.5\u202f% of the queries" in finding.text
 
 
 def test_methods_without_a_queue_have_no_word_of_it() -> None:
@@ -201,9 +207,11 @@ def test_methods_without_a_queue_have_no_word_of_it() -> None:
     assert found("Queue", known) is None
 
 
-@pytest.mark.parametrize(("share", "expected"), [(0.0, "good"), (0.09, "good"), (0.2, "look"), (0.6, "bad")])
+@pytest.mark.parametrize(("share", "expected"), [(0.0, "good"), (0.09, "good"), (0.2, "warning"), (0.6, "problem")])
 def test_waiting_for_data_asks_for_readers(share: float, expected: str) -> None:
-    finding = found("Data", facts(rows(wait=[0.99] + [share] * (STEPS - 1))))  # readers that start count nothing
+    finding = found(
+        "Data loading", facts(rows(wait=[0.99] + [share] * (STEPS - 1)))
+    )  # readers that start count nothing
     assert finding is not None
     assert finding.level == expected
     assert ("--workers 4" in finding.advice) == (expected != "good")
@@ -211,20 +219,20 @@ def test_waiting_for_data_asks_for_readers(share: float, expected: str) -> None:
 
 def test_slow_steps_weigh_as_long_as_they_take() -> None:
     waits, rates = [0.0, 0.9, 0.0, 0.0], [500.0, 10.0, 500.0, 500.0]
-    finding = found("Data", facts(rows(4, wait=waits, images_per_s=rates)))
+    finding = found("Data loading", facts(rows(4, wait=waits, images_per_s=rates)))
     assert finding is not None
-    assert finding.text.startswith("86.5\u202f%")  # 0.9 · 0.1 s of 0.104 s
+    assert "86.5\u202f% of the time" in finding.text  # 0.9 · 0.1 s of 0.104 s
 
 
 def test_the_learning_rate_at_the_end() -> None:
     assert level("Learning rate", facts(rows())) == "good"
-    assert level("Learning rate", facts(rows(lr=0.03))) == "look"
-    assert level("Learning rate", facts(rows(lr=[step / 1000 for step in range(STEPS)]))) == "bad"
+    assert level("Learning rate", facts(rows(lr=0.03))) == "warning"
+    assert level("Learning rate", facts(rows(lr=[step / 1000 for step in range(STEPS)]))) == "problem"
     assert found("Learning rate", facts(rows(lr=0.03), finished=False)) is None
 
 
 @pytest.mark.parametrize(
-    ("schedule", "advice"), [("constant", "use --schedule cosine"), ("step", "--milestones"), ("cosine", "more steps")]
+    ("schedule", "advice"), [("constant", "Use --schedule cosine"), ("step", "--milestones"), ("cosine", "more steps")]
 )
 def test_a_rate_that_stays_high_is_advised_by_its_schedule(schedule: str, advice: str) -> None:
     known = facts(rows(lr=0.03))
@@ -241,14 +249,14 @@ def test_knn_that_falls_during_the_run() -> None:
             sparse[100 * place] = share
         return facts(rows(knn=sparse))
 
-    assert level("kNN during the run", measured(0.3, 0.5, 0.49)) == "good"
-    assert level("kNN during the run", measured(0.3, 0.5, 0.47)) == "look"
-    finding = found("kNN during the run", measured(0.3, 0.5, 0.4))
+    assert level("kNN during training", measured(0.3, 0.5, 0.49)) == "good"
+    assert level("kNN during training", measured(0.3, 0.5, 0.47)) == "warning"
+    finding = found("kNN during training", measured(0.3, 0.5, 0.4))
     assert finding is not None
-    assert finding.level == "bad"
-    assert "50.0\u202f% at step 100, 40.0\u202f% at step 200 (−10.0 points)" in finding.text
+    assert finding.level == "problem"
+    assert "from 50.0\u202f% at step 100 to 40.0\u202f% at step 200 (−10.0 points)" in finding.text
     assert "--max-steps 101" in finding.advice
-    assert level("kNN during the run", measured(0.3)) == "unknown"
+    assert level("kNN during training", measured(0.3)) == "unknown"
 
 
 def probed(*probes: tuple[str, float | None, float]) -> Facts:
@@ -261,14 +269,14 @@ def probed(*probes: tuple[str, float | None, float]) -> Facts:
 
 
 def test_a_probe_that_learns_by_heart() -> None:
-    assert level("Probe", probed(("linear", 0.6, 0.55))) == "good"
-    assert level("Probe", probed(("linear", 0.7, 0.55))) == "look"
-    worst = found("Probe", probed(("linear", 0.6, 0.55), ("mlp", 0.99, 0.5), ("knn", None, 0.4)))
+    assert level("Overfitting", probed(("linear", 0.6, 0.55))) == "good"
+    assert level("Overfitting", probed(("linear", 0.7, 0.55))) == "warning"
+    worst = found("Overfitting", probed(("linear", 0.6, 0.55), ("mlp", 0.99, 0.5), ("knn", None, 0.4)))
     assert worst is not None
-    assert worst.level == "bad"
-    assert "99.0\u202f% on what it was fitted on, 50.0\u202f% on test images" in worst.text
+    assert worst.level == "problem"
+    assert "99.0\u202f% on its training images, 50.0\u202f% on test images" in worst.text
     assert "--dropout" in worst.advice
-    unknown = found("Probe", probed(("knn", None, 0.4)))
+    unknown = found("Overfitting", probed(("knn", None, 0.4)))
     assert unknown is not None
     assert (unknown.level, "manyview evaluate linear runs/a --data scenes" in unknown.advice) == ("unknown", True)
 
@@ -282,7 +290,7 @@ def test_a_directory_is_judged_in_the_terminal(tmp_path: Path, capsys: pytest.Ca
     for finding in findings(tmp_path):
         assert f"{finding.level} {finding.about}: {' '.join(finding.text.split())}" in text
         assert " ".join(finding.advice.split()) in text
-    assert text.startswith("bad Embeddings: Collapsed")
+    assert text.startswith("problem Embeddings: The encoder has collapsed")
 
 
 def test_what_is_no_run_is_said_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,13 +1,14 @@
-"""What a run directory says. Files may be missing or half-written: a run can be looked at while it goes on."""
+"""What the files of a run say. Some may be missing or half-written: a run can be read while it is training."""
 
 import json
 import math
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from manyview.diagnose import CONTRAST
+from manyview.diagnose.contrast import CONTRAST
 from manyview.errors import UserError
 from manyview.evaluate import PROTOCOLS
 from manyview.methods import described, find
@@ -55,7 +56,7 @@ class Facts:
     preset: str
     config: Mapping[str, Mapping[str, Any]]
     data: Mapping[str, Any]
-    contrast: Mapping[str, Any]  # on what it is watched; empty where it is not
+    contrast: Mapping[str, Any]  # how it was measured during training; empty where it was not
     environment: Mapping[str, Any]
     metrics: tuple[Mapping[str, Any], ...]  # by step, ascending
     comparisons: tuple[Comparison, ...]
@@ -65,6 +66,11 @@ class Facts:
     def setting(self, group: str, name: str) -> Any:
         """The value of a flag; None when the run does not have it."""
         return self.config.get(group, {}).get(name)
+
+    def command(self, verb: str) -> str:
+        """What a user types to do something with the run and its data."""
+        data = self.setting("data", "data") or self.data.get("name") or "DATA"
+        return f"manyview {verb} {shlex.quote(str(self.path))} --data {shlex.quote(str(data))}"
 
     def series(self, key: str) -> Series:
         """Steps and values of one metric, wherever it was measured."""

@@ -1,13 +1,15 @@
-"""The top of the page: what the run is, what it came to, and its figures."""
+"""The top of the page: what the run is, its results in a sentence and in figures, and the list of findings."""
 
 import shlex
 
+from manyview.diagnose.facts import Comparison, Facts, number
+from manyview.diagnose.rules import Finding
+from manyview.diagnose.words import duration, percent, points
 from manyview.methods import described, find
-from manyview.report.facts import Comparison, Facts, number
-from manyview.report.markup import Markup, tag
-from manyview.report.words import duration, not_evaluated, percent, points
+from manyview.report.evaluation import not_evaluated
+from manyview.report.html import Markup, join, note, tag
 
-__all__ = ["header", "title"]
+__all__ = ["finding_list", "header", "title"]
 
 
 def title(facts: Facts) -> str:
@@ -21,7 +23,7 @@ def header(facts: Facts, links: Markup) -> Markup:
         str(facts.setting("encoder", "backbone") or ""),
         f"{size} px" if size else "",
         f"{samples:,.0f} images" if samples is not None else "",
-        f"batches of {facts.setting('optim', 'batch_size')}" if facts.setting("optim", "batch_size") else "",
+        f"batch size {facts.setting('optim', 'batch_size')}" if facts.setting("optim", "batch_size") else "",
         f"preset {facts.preset}",
         f"seed {facts.setting('run', 'seed')}",
     ]
@@ -29,7 +31,7 @@ def header(facts: Facts, links: Markup) -> Markup:
     if not facts.finished:
         steps = f"{len(facts.metrics):,} steps so far" if facts.metrics else "no step so far"
         command = tag("code", f"manyview resume {shlex.quote(str(facts.path))}")
-        unfinished = tag("p", f"This run is not finished ({steps}). To go on: ", command, class_="warning")
+        unfinished = tag("p", f"This run is not finished ({steps}). To continue it: ", command, class_="warning")
     return tag(
         "header",
         tag("h1", title(facts)),
@@ -48,11 +50,11 @@ def _verdict(facts: Facts) -> list[str]:
     if comparison is None or trained is None:
         return not_evaluated(facts)
     protocol = "kNN" if comparison.protocol == "knn" else comparison.title
-    place = "" if comparison.layer is None else f" at {comparison.layer}"
+    place = "" if comparison.layer is None else f", {comparison.layer}"
     text = f"{protocol} top-1 on {comparison.data}{place}: {percent(trained)}"
     if random is None:
-        return [f"{text}. The random encoder was not measured."]
-    return [f"{text} against {percent(random)} of the random encoder, ", tag("strong", points(trained - random)), "."]
+        return [f"{text}. The random encoder was not evaluated."]
+    return [f"{text}. Random encoder: {percent(random)} (", tag("strong", points(trained - random)), ")."]
 
 
 def _first(facts: Facts, protocol: str) -> Comparison | None:
@@ -73,35 +75,42 @@ def _figures(facts: Facts) -> list[Markup]:
         # The mean of the last 2 %: a single batch says little.
         tail = losses[-max(1, len(losses) // 50) :]
         # The first step says little where negatives start at random: they are easily told from positives.
-        guessing = facts.chance and f"guessing: {facts.chance.loss:.2f}"
-        figures.append(
-            _figure("Loss", f"{sum(tail) / len(tail):.3f}", guessing or f"{losses[0]:.3f} in the first step")
-        )
+        chance = facts.chance and f"chance: {facts.chance.loss:.2f}"
+        figures.append(_figure("Loss", f"{sum(tail) / len(tail):.3f}", chance or f"first step: {losses[0]:.3f}"))
     if facts.seconds:
         rates = facts.series("images_per_s")[1]
         batch = number(facts.setting("optim", "batch_size")) or 0.0
         waits = facts.series("wait")[1]
-        wait = f"{sum(waits) / len(waits):.1%} of the time waiting for data" if waits else ""
-        figures.append(
-            _figure("Images per second", f"{len(rates) * batch / facts.seconds:,.0f}", wait.replace("%", "\u202f%"))
-        )
-        figures.append(
-            _figure("Training time", duration(facts.seconds), f"{len(facts.metrics):,} steps{_epochs(facts)}")
-        )
+        wait = f"{percent(sum(waits) / len(waits))} of the time waiting for data" if waits else ""
+        figures.append(_figure("Images per second", f"{len(rates) * batch / facts.seconds:,.0f}", wait))
+        epochs = facts.series("epoch")[1]
+        passes = f" · {epochs[-1]:,.1f} epochs" if epochs else ""
+        figures.append(_figure("Training time", duration(facts.seconds), f"{len(facts.metrics):,} steps{passes}"))
     return figures
 
 
 def _accuracy_figure(name: str, comparison: Comparison) -> Markup:
     trained, random = comparison.top1("trained"), comparison.top1("random")
     assert trained is not None
-    against = "random encoder not measured" if random is None else f"random encoder {percent(random)}"
+    against = "random encoder not evaluated" if random is None else f"random encoder: {percent(random)}"
     return _figure(name, percent(trained), against)
 
 
-def _figure(name: str, value: str, note: str) -> Markup:
-    return tag("div", tag("span", name), tag("b", value), tag("span", note), class_="figure")
+def _figure(name: str, value: str, below: str) -> Markup:
+    return tag("div", tag("span", name), tag("b", value), tag("span", below), class_="figure")
 
 
-def _epochs(facts: Facts) -> str:
-    epochs = facts.series("epoch")[1]
-    return f" · {epochs[-1]:,.1f} epochs" if epochs else ""
+def finding_list(findings: list[Finding], nothing: str) -> Markup:
+    """The findings with advice; `nothing` stands where there are none."""
+    if not findings:
+        return tag("p", nothing, class_="soft")
+    text = (
+        "Simple rules judge the numbers of the run. A warning is not always a mistake: your choice may be deliberate."
+    )
+    return join(note(text), tag("ul", *map(_finding, findings), class_="findings"))
+
+
+def _finding(finding: Finding) -> Markup:
+    advice = tag("span", finding.advice, class_="advice") if finding.advice else Markup()
+    words = tag("div", tag("span", finding.text), advice)
+    return tag("li", tag("b", finding.level), tag("strong", finding.about), words, class_=finding.level)

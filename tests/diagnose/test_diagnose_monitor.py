@@ -1,4 +1,4 @@
-"""Watching an encoder: the same answer every time, and no trace of having asked."""
+"""Contrast during training: the same answer every time, and no trace of having asked."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from manyview.data.source import Arrays, Source, Unreadable
-from manyview.diagnose import Watch, contrast
-from manyview.diagnose.watch import BATCH, SAMPLES, T_POS, VIEWS
+from manyview.diagnose import ContrastMonitor, contrast
+from manyview.diagnose.monitor import BATCH, SAMPLES, T_POS, VIEWS
 from manyview.encoders import Encoder, EncoderConfig, build_encoder
 from manyview.errors import UserError
 from manyview.views import Augment, recipe
@@ -50,8 +50,8 @@ def augment(**changes: Any) -> Augment:
     return Augment(recipe("moco-v2", min_crop=0.6), **{"views": 2, "size": SIZE, "seed": 3, **changes})
 
 
-def watch(source: Source, *, t_neg: float = 2.0, samples: int = SAMPLES, **changes: Any) -> Watch:
-    return Watch(source, augment(**changes), name=source.name, t_neg=t_neg, samples=samples)
+def monitor(source: Source, *, t_neg: float = 2.0, samples: int = SAMPLES, **changes: Any) -> ContrastMonitor:
+    return ContrastMonitor(source, augment(**changes), name=source.name, t_neg=t_neg, samples=samples)
 
 
 def encoder(**options: Any) -> Encoder:
@@ -60,14 +60,14 @@ def encoder(**options: Any) -> Encoder:
 
 
 @pytest.fixture(scope="module")
-def small() -> Watch:
-    return watch(Noise(24))
+def small() -> ContrastMonitor:
+    return monitor(Noise(24))
 
 
 def test_the_numbers_are_those_of_views_embedded_in_eval_mode() -> None:
     source, network = Noise(24), encoder().double().train()
-    found = watch(source, t_neg=1.5)(network)
-    order = watch(source).index
+    found = monitor(source, t_neg=1.5)(network)
+    order = monitor(source).index
     assert sorted(order.tolist()) == list(range(24))
     own = augment(views=VIEWS)
     views = own.apply(torch.stack([own.crop(source.read(i), i, -1) for i in order.tolist()]), own.plan(order, -1))
@@ -79,25 +79,25 @@ def test_the_numbers_are_those_of_views_embedded_in_eval_mode() -> None:
 
 def test_the_views_are_not_those_of_any_epoch_of_the_training() -> None:
     source = Noise(4)
-    own, kept = augment(views=VIEWS), watch(source)
+    own, kept = augment(views=VIEWS), monitor(source)
     trained_on = torch.stack([own.crop(source.read(i), i, 0) for i in kept.index.tolist()])
     assert not torch.equal(kept.crops, trained_on)
 
 
-def test_how_many_views_a_method_takes_makes_no_difference(small: Watch) -> None:
-    assert watch(Noise(24), views=9)(encoder()) == small(encoder())
+def test_how_many_views_a_method_takes_makes_no_difference(small: ContrastMonitor) -> None:
+    assert monitor(Noise(24), views=9)(encoder()) == small(encoder())
 
 
-def test_another_seed_or_t_neg_gives_other_numbers(small: Watch) -> None:
-    here, other = small(encoder()), watch(Noise(24), seed=4)(encoder())
+def test_another_seed_or_t_neg_gives_other_numbers(small: ContrastMonitor) -> None:
+    here, other = small(encoder()), monitor(Noise(24), seed=4)(encoder())
     assert here["entropy"] != other["entropy"]
-    sharper = watch(Noise(24), t_neg=20.0)(encoder())
+    sharper = monitor(Noise(24), t_neg=20.0)(encoder())
     assert sharper["nearest_weight"] > here["nearest_weight"]
     assert sharper["effective_positives"] == here["effective_positives"]
 
 
 @pytest.mark.parametrize("norm", ["batch", "sync", "group"])
-def test_the_encoder_is_left_as_it_was_found(small: Watch, norm: str) -> None:
+def test_the_encoder_is_left_as_it_was_found(small: ContrastMonitor, norm: str) -> None:
     network = encoder(norm=norm)
     network.train()
     network.head.eval()  # a part that is meant to differ from the whole
@@ -118,7 +118,7 @@ def test_the_encoder_is_left_as_it_was_found(small: Watch, norm: str) -> None:
     assert torch.is_grad_enabled()
 
 
-def test_modes_come_back_after_an_error_too(small: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_modes_come_back_after_an_error_too(small: ContrastMonitor, monkeypatch: pytest.MonkeyPatch) -> None:
     network = encoder()
 
     def fail(x: Tensor) -> Tensor:
@@ -130,7 +130,7 @@ def test_modes_come_back_after_an_error_too(small: Watch, monkeypatch: pytest.Mo
     assert all(module.training for module in network.modules())
 
 
-def test_no_rank_waits_for_another(small: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_rank_waits_for_another(small: ContrastMonitor, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only one of several ranks looks: whatever it asked of the others would never be answered."""
     import torch.distributed
 
@@ -144,7 +144,7 @@ def test_no_rank_waits_for_another(small: Watch, monkeypatch: pytest.MonkeyPatch
     assert small(network)["entropy"] > 0
 
 
-def test_a_compiled_encoder_is_not_compiled_again(small: Watch) -> None:
+def test_a_compiled_encoder_is_not_compiled_again(small: ContrastMonitor) -> None:
     network, plain = encoder(), encoder()
 
     def backend(*args: object) -> Callable[..., Any]:
@@ -154,23 +154,23 @@ def test_a_compiled_encoder_is_not_compiled_again(small: Watch) -> None:
     assert small(network) == small(plain)
 
 
-def test_dropout_is_off(small: Watch) -> None:
+def test_dropout_is_off(small: ContrastMonitor) -> None:
     network = encoder()
     network.head = nn.Sequential(nn.Dropout(0.9), network.head)
     assert small(network.train()) == small(network)
 
 
-def test_large_sets_are_watched_in_whole_batches() -> None:
+def test_large_sets_are_measured_in_whole_batches() -> None:
     """The maximum of the entropy would change with the size of a batch."""
     for available, used in ((SAMPLES + 9, SAMPLES), (SAMPLES - 9, BATCH), (BATCH - 9, BATCH - 9)):
-        kept = watch(Noise(available), size=4)
+        kept = monitor(Noise(available), size=4)
         assert len(kept) == len(kept.crops) == used
         assert len(set(kept.index.tolist())) == used
-    assert len(watch(Noise(3 * BATCH + 9), size=4, samples=3 * BATCH + 9)) == 3 * BATCH > SAMPLES
+    assert len(monitor(Noise(3 * BATCH + 9), size=4, samples=3 * BATCH + 9)) == 3 * BATCH > SAMPLES
 
 
 def test_batches_are_averaged() -> None:
-    kept, network = watch(Noise(SAMPLES), size=8), encoder()
+    kept, network = monitor(Noise(SAMPLES), size=8), encoder()
     found = kept(network)
     network.eval()
     views = kept.augment.apply(kept.crops, kept.augment.plan(kept.index, -1))
@@ -184,7 +184,7 @@ def test_batches_are_averaged() -> None:
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_images_of_differing_sizes_are_cut_and_unreadable_ones_passed_over(workers: int) -> None:
-    kept = Watch(Photos(30), augment(), name="photos", t_neg=2.0, workers=workers)
+    kept = ContrastMonitor(Photos(30), augment(), name="photos", t_neg=2.0, workers=workers)
     assert sorted(kept.index.tolist()) == [i for i in range(30) if i % 5]
     assert kept.crops.shape == (24, VIEWS, 3, SIZE, SIZE)
     first = int(kept.index[0])
@@ -194,17 +194,17 @@ def test_images_of_differing_sizes_are_cut_and_unreadable_ones_passed_over(worke
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_fewer_than_two_readable_images_are_refused(count: int) -> None:
-    with pytest.raises(UserError, match=r"takes two images, and \d can be read: .*--watch-data.*--watch-every 0"):
-        watch(Photos(count, every=2))
+    with pytest.raises(UserError, match=r"needs two images, and \d can be read: .*--watch-data.*--watch-every 0"):
+        monitor(Photos(count, every=2))
 
 
-def test_what_is_watched_is_described(small: Watch) -> None:
+def test_how_it_is_measured_is_described(small: ContrastMonitor) -> None:
     assert small.describe() == {
         "data": "noise", "samples": 24, "views": 5, "t_pos": 1.0, "t_neg": 2.0, "fingerprint": "noise 24",
     }  # fmt: skip
 
 
-def test_collapsed_embeddings_are_told_from_spread_ones_by_uniformity(small: Watch) -> None:
+def test_collapsed_embeddings_are_told_from_spread_ones_by_uniformity(small: ContrastMonitor) -> None:
     class Constant(Encoder):
         def forward(self, x: Tensor) -> Tensor:
             return F.normalize(torch.ones(len(x), 8), dim=1)

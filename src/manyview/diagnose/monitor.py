@@ -1,4 +1,4 @@
-"""A look at the contrast of an encoder while it is trained: always the same views of the same samples."""
+"""The contrast of an encoder during training, always measured on the same views of the same samples."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,18 +16,18 @@ from manyview.encoders import Encoder
 from manyview.errors import UserError
 from manyview.views import Augment
 
-__all__ = ["BATCH", "SAMPLES", "T_POS", "VIEWS", "Watch"]
+__all__ = ["BATCH", "SAMPLES", "T_POS", "VIEWS", "ContrastMonitor"]
 
 # The same for all methods, whatever they train with: otherwise their numbers could not be compared.
 VIEWS, SAMPLES, BATCH, T_POS = 5, 512, 256, 1.0
 
-_TAG = 0x7761746368  # "watch": keeps the choice of samples apart from other uses of the seed
+_TAG = 0x7761746368  # keeps the choice of samples apart from other uses of the seed
 _EPOCH = -1  # training counts from 0, so that these views are never learnt from
 _AT_ONCE = 32  # samples whose views are made and embedded together: they may be large
 
 
-class Watch:
-    """The `contrast` of encoders on views of some samples of a source, which are cut once and kept."""
+class ContrastMonitor:
+    """The `contrast` of encoders on views of some samples of a source. The views are cut once and kept."""
 
     def __init__(
         self,
@@ -46,8 +46,8 @@ class Watch:
         self.index, self.crops = _cut(source.showing(augment.planes), self.augment, workers, samples)
         if len(self) < 2:
             raise UserError(
-                f"contrast cannot be watched on {name}: it takes two images, and {len(self)} can be read: name others "
-                "with --watch-data, or use --watch-every 0"
+                f"contrast cannot be measured on {name}: it needs two images, and {len(self)} can be read: name other "
+                "images with --watch-data, or use --watch-every 0"
             )
 
     def __len__(self) -> int:
@@ -102,7 +102,7 @@ def _cut(source: Source, augment: Augment, workers: int, samples: int) -> tuple[
     crops = torch.empty(most, augment.views, len(augment.mean), augment.size, augment.size, dtype=torch.uint8)
     kept: list[int] = []
     cuts = read_ahead(_Cut(source, augment), order, workers if source.size is None else 0)
-    for number, cut in zip(order, track(cuts, f"views of {source.name} to watch", most), strict=False):
+    for number, cut in zip(order, track(cuts, f"views of {source.name} for the contrast", most), strict=False):
         if cut is not None:
             crops[len(kept)] = cut  # not a list of them: each would hold a file descriptor of its worker
             kept.append(number)
