@@ -273,9 +273,9 @@ def test_the_report_sets_another_encoder_beside_the_run(run: Path, tmp_path: Pat
     assert main(["report", str(run), "--against", str(other)]) == 0
     page = (run / "report.html").read_text()
     assert f"simclr on scenes ({other})" in page
-    assert "in common" in page
+    assert "They agree on" in page
     assert main(["report", str(run)]) == 0
-    assert "in common" not in (run / "report.html").read_text()
+    assert "They agree on" not in (run / "report.html").read_text()
 
 
 def test_another_encoder_that_is_not_there_costs_one_line(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
