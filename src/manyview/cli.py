@@ -24,8 +24,9 @@ from manyview.evaluate import PROTOCOLS, LinearSgd, Mlp, Protocol, embed, evalua
 from manyview.methods import described, find
 from manyview.report.pictures import readable
 from manyview.run.build import build_augment, check_values, pick_device
-from manyview.run.flags import open_training, parse_run, saved_config
+from manyview.run.flags import open_training, parse_run
 from manyview.run.pretrain import Stopped, pretrain, report, resume
+from manyview.run.saved import saved_config
 from manyview.views import gallery
 
 __all__ = ["main"]

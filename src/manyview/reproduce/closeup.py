@@ -17,7 +17,7 @@ from manyview.reproduce.job import Row
 from manyview.reproduce.looks import place_in_run, tested_images
 from manyview.reproduce.setting import Setting
 from manyview.run.build import build_augment
-from manyview.run.flags import saved_config
+from manyview.run.saved import saved_config
 from manyview.run.snapshots import encoders_of, last_encoder, steps_of
 from manyview.views import Augment
 

@@ -16,7 +16,7 @@ from manyview.reproduce.recipe import Found
 from manyview.reproduce.setting import Setting
 from manyview.reproduce.training import WATCH_AT_END, Look, Training
 from manyview.run.build import pick_device
-from manyview.run.flags import saved_config
+from manyview.run.saved import saved_config
 from manyview.views.named import named_views
 
 __all__ = [

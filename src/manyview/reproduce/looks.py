@@ -13,7 +13,7 @@ from manyview.reproduce.job import Row
 from manyview.reproduce.setting import Setting
 from manyview.run.build import build_augment, pick_device
 from manyview.run.files import read_config
-from manyview.run.flags import saved_config
+from manyview.run.saved import saved_config
 from manyview.run.snapshots import encoders_of, steps_of
 
 __all__ = ["Accuracy", "AccuracyCurve", "EntropyCurve", "HeldOut", "place_in_run", "tested_images"]

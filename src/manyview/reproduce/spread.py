@@ -21,7 +21,7 @@ from manyview.reproduce.job import Row
 from manyview.reproduce.looks import tested_images
 from manyview.reproduce.setting import Setting
 from manyview.run.build import pick_device
-from manyview.run.flags import saved_config
+from manyview.run.saved import saved_config
 from manyview.views import Augment, recipe
 
 __all__ = ["BINS", "Spread", "samples", "similarity_and_variance", "two_sample"]

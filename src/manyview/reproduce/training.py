@@ -17,8 +17,9 @@ from manyview.reproduce.setting import Setting
 from manyview.run import checkpoint
 from manyview.run.build import build_augment
 from manyview.run.files import CHECKPOINTS, ENCODER, PAGE
-from manyview.run.flags import open_training, parse_run, saved_config
+from manyview.run.flags import open_training, parse_run
 from manyview.run.pretrain import pretrain, report, resume
+from manyview.run.saved import saved_config
 
 __all__ = ["WATCH_AT_END", "Look", "Training"]
 

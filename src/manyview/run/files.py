@@ -39,7 +39,7 @@ def read_config(run: Path) -> dict[str, Any]:
         raise UserError(
             f"{run} is not a run directory (it holds no {CONFIG}): give the --out of a `manyview pretrain`"
         ) from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path} cannot be read ({error}): restore it from a backup") from error
     if not isinstance(facts, dict):
         raise UserError(f"{path} is not the {CONFIG} of a run: give the --out of a `manyview pretrain`")

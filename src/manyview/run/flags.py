@@ -15,12 +15,10 @@ from manyview.data import Source, fewer, imbalanced, open_source
 from manyview.data.missing import Incomplete
 from manyview.data.scenes import Scenes
 from manyview.errors import UserError
-from manyview.methods import find
 from manyview.methods.base import Method
 from manyview.run import presets
-from manyview.run.files import CONFIG, read_config
 
-__all__ = ["file_flags", "open_training", "parse_config", "parse_run", "saved_config"]
+__all__ = ["file_flags", "open_training", "parse_config", "parse_run"]
 
 HELP = {"-h", "--help"}
 
@@ -115,15 +113,3 @@ def flags(values: dict[str, Any]) -> list[str]:
         else:
             words += [f"--{name}", *(str(each) for each in (value if isinstance(value, list) else [value]))]
     return words
-
-
-def saved_config(run: Path) -> tuple[type[Method], AnyConfig]:
-    """Method and configuration of a run directory, through the same parser as flags: the file may have been edited."""
-    facts = read_config(run)
-    try:
-        method, values = find(facts["method"]), dict(facts["config"])
-        values["run"] = {**values["run"], "out": str(run)}
-        blank = RunConfig(out=tyro.MISSING), DataConfig(data=tyro.MISSING)
-        return method, parse_config(method, flags(values), presets.paper(method, *blank))
-    except (KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{run / CONFIG} is damaged ({error!r}): restore it from a backup") from error

@@ -6,7 +6,7 @@ import platform
 import signal
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from manyview.run import checkpoint, snapshots
 from manyview.run.build import Parts, build
 from manyview.run.files import CHECKPOINTS, CONFIG, ENCODER, UNREADABLE, read_config
 from manyview.run.log import Log
+from manyview.run.saved import read_settings
 from manyview.train import NotFinite, train
 from manyview.views import Augment
 
@@ -90,7 +91,9 @@ def resume(run: Path, kind: type[Method], config: AnyConfig, source: Source, con
     """Carries an interrupted run on, exactly where its last checkpoint left it."""
     path = checkpoint.latest(run / CHECKPOINTS)
     state = checkpoint.load(path)
-    refuse_other(json.loads(state["config"]), config, path)  # first: the configuration also chooses samples
+    refuse_other(
+        read_settings(kind, json.loads(state["config"]), path), config, path
+    )  # first: the configuration also chooses samples
     facts = read_config(run)
     if source.fingerprint != facts["data"]["fingerprint"]:
         raise UserError(
@@ -220,16 +223,16 @@ def save(run: Path, config: AnyConfig, parts: Parts, *, step: int) -> None:
     checkpoint.save(run / CHECKPOINTS, step, state, keep=config.run.keep)
 
 
-def refuse_other(saved: dict[str, Any], config: AnyConfig, path: Path) -> None:
-    """Another configuration would quietly make another run of it. A flag that is newer than the checkpoint had its
-    default there."""
-    given = plain(config)
-    for group, values in given.items():
-        newer = {each.name: each.default for each in fields(getattr(config, group)) if each.name in values}
-        saved[group] = json.loads(json.dumps(newer, default=str)) | saved.get(group, {})
+def refuse_other(saved: AnyConfig, config: AnyConfig, path: Path) -> None:
+    """Another configuration would quietly make another run of it."""
     old, new = (
-        [f"{key} = {value}" for group in each.values() for key, value in sorted(group.items()) if key not in FREE]
-        for each in (saved, given)
+        [
+            f"{key} = {value}"
+            for group in plain(each).values()
+            for key, value in sorted(group.items())
+            if key not in FREE
+        ]
+        for each in (saved, config)
     )
     if old != new:
         diff = [line for line in difflib.ndiff(old, new) if line[0] in "+-"]

@@ -11,7 +11,7 @@ from manyview.atomic import replacing
 from manyview.encoders import Encoder, build_encoder
 from manyview.errors import UserError
 from manyview.run.files import SNAPSHOTS
-from manyview.run.flags import saved_config
+from manyview.run.saved import saved_config
 
 __all__ = ["due", "encoders_of", "last_encoder", "save", "steps_of"]
 
