@@ -1,39 +1,16 @@
 """AU-CL: positives are aligned, and samples spread uniformly over the sphere."""
 
 from dataclasses import dataclass
+from typing import final
 
 import torch
 from torch import Tensor
 
-from manyview.methods.many_views import ManyViews, ManyViewsConfig, SmallSet, contrasts
-from manyview.objectives import align_uniform
+from manyview.methods.base import SmallSet
+from manyview.methods.hyper import AlignUniform
+from manyview.methods.many_views import ManyViews, ManyViewsConfig, contrasts
 
-__all__ = ["AUCL", "AUCLConfig", "AlignUniform"]
-
-
-@dataclass(frozen=True)
-class AlignUniform:
-    t: float = 3.0
-    """t of the uniformity's kernel: 3 on ImageNet, 2 on CIFAR and STL-10."""
-    align_weight: float = 1.0
-    """Weight of the alignment."""
-    uniform_weight: float = 1.0
-    """Weight of the uniformity."""
-    contrastive_weight: float = 0.0
-    """Weight of an InfoNCE beside them, an option of the released code."""
-    temperature: float = 0.2
-    """τ of that InfoNCE: 0.2 on ImageNet, 0.19 on CIFAR and STL-10."""
-
-    def of(self, positives: Tensor, negatives: Tensor) -> Tensor:
-        return align_uniform(
-            positives,
-            negatives,
-            t=self.t,
-            align_weight=self.align_weight,
-            uniform_weight=self.uniform_weight,
-            contrastive_weight=self.contrastive_weight,
-            temperature=self.temperature,
-        )
+__all__ = ["AUCL", "AUCLConfig"]
 
 
 @dataclass(frozen=True)
@@ -41,6 +18,7 @@ class AUCLConfig(AlignUniform, ManyViewsConfig):
     """Alignment and uniformity on the hypersphere (Wang & Isola, ICML 2020)."""
 
 
+@final
 class AUCL(ManyViews):
     name = "au-cl"
     title = "AU-CL"

@@ -1,10 +1,11 @@
 """AU-CL in the frame of MoCo v2: uniformity over the queue and over the queries of the batch."""
 
 from dataclasses import dataclass
+from typing import final
 
 from torch import Tensor
 
-from manyview.methods.au_cl import AlignUniform
+from manyview.methods.hyper import AlignUniform
 from manyview.methods.queued_views import QueuedViews, QueuedViewsConfig
 
 __all__ = ["AUCLMoCo", "AUCLMoCoConfig"]
@@ -15,6 +16,7 @@ class AUCLMoCoConfig(AlignUniform, QueuedViewsConfig):
     """Alignment and uniformity with a momentum encoder and a queue (Wang & Isola, ICML 2020)."""
 
 
+@final
 class AUCLMoCo(QueuedViews):
     name = "au-cl-moco"
     title = "AU-CL (MoCo)"

@@ -1,20 +1,36 @@
-"""What the loop asks of a method."""
+"""What the loop asks of a method, and the frame of methods with a momentum encoder and a queue."""
 
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal
 
+import torch
 from torch import Tensor, nn
 
 from manyview import distributed
 from manyview.config import OptimConfig, ViewConfig
-from manyview.encoders import Encoder, EncoderConfig
+from manyview.encoders import Encoder, EncoderConfig, Momentum
 from manyview.errors import UserError
+from manyview.negatives import Queue
 
-__all__ = ["Chance", "Method", "Paper", "ViewBatch"]
+__all__ = [
+    "MOCO_V2",
+    "CMCSetup",
+    "Chance",
+    "Method",
+    "Paper",
+    "QueueConfig",
+    "Queued",
+    "Setup",
+    "SmallSet",
+    "ViewBatch",
+]
+
+SmallSet = Literal["cifar10", "cifar100", "stl10"]  # of CACR's C.1
+CMCSetup = Literal["paper-alexnet", "paper-stl10", "paper-nyu"]  # of CMC's appendix E
 
 
 @dataclass(frozen=True)
@@ -47,6 +63,22 @@ class Paper:
     optim: OptimConfig = field(default_factory=OptimConfig)
 
 
+MOCO_V2 = Paper(
+    ViewConfig(augment="moco-v2"),
+    EncoderConfig(head="mlp"),
+    OptimConfig(batch_size=256, lr=0.03, epochs=200, schedule="cosine"),
+)
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What another set-up than the paper's changes: hyper-parameters of the method, and the optimizer's."""
+
+    method: dict[str, Any]
+    optim: OptimConfig
+    bn_splits: int = 1
+
+
 @dataclass(frozen=True)
 class Chance:
     """What guessing costs: the loss of an encoder to which all images look alike."""
@@ -60,13 +92,19 @@ class Chance:
 
 
 class Method(nn.Module):
-    """A way to learn: `step` turns a batch into {"loss": …, diagnostics…}; `after_step` follows the optimizer."""
+    """A way to learn: `step` turns a batch into {"loss": …, diagnostics…}; `after_step` follows the optimizer.
+
+    A class with a `name` is a method, and final. A class without one is a frame that methods share.
+    """
 
     name: ClassVar[str]
     title: ClassVar[str]
     """As papers write the name."""
     Config: ClassVar[type[Any]]
     paper: ClassVar[Paper]
+
+    on_small_images: ClassVar[Mapping[str, Any]] = {}
+    """Hyper-parameters that do better on small images than the paper's (docs/SCENES.md)."""
 
     watchable: ClassVar[bool] = True
     """Whether embeddings are compared, so that there is a contrast to watch."""
@@ -91,6 +129,23 @@ class Method(nn.Module):
     def know_present(self, present: Mapping[str, Tensor]) -> None:
         """Which samples (n,) have which further image, where some lack some."""
         raise UserError(f"--missing: {self.name} has no views that could be left out: use 0")
+
+    @classmethod
+    def small(cls, samples: int, views: int) -> Setup:
+        """For `samples` small images on one machine: batches hold as many views whatever the method."""
+        optim = cls.paper.optim if cls.paper.optim.optimizer == "adam" else OptimConfig(lr=0.06)
+        return Setup({**cls.on_small_images}, replace(optim, batch_size=min(512 // views, samples)))
+
+    @classmethod
+    def on_small_sets(cls, dataset: SmallSet, views: int) -> dict[str, float] | None:
+        """The hyper-parameters to which CACR's C.1 gives other values than the defaults; None where it has no place for
+        the method."""
+        return None
+
+    @classmethod
+    def in_cmc_setup(cls, setup: CMCSetup) -> Setup | None:
+        """What CMC's appendix E says; None where it has no place for the method."""
+        return None
 
     @classmethod
     def chance(cls, config: Any, batch: int) -> Chance | None:
@@ -125,3 +180,62 @@ class Method(nn.Module):
 
     def after_step(self) -> None:
         """Nothing, unless the method keeps state of its own."""
+
+
+@dataclass(frozen=True)
+class QueueConfig:
+    queue_size: int = 65_536
+    """Negatives kept from earlier batches; at most the number of samples."""
+    momentum: float = 0.999
+    """Share of the key encoder that stays in each step; the rest follows the query encoder."""
+    queue_start: Literal["random", "empty"] = "random"
+    """Random unit vectors as negatives until real keys replace them, or slots masked until they are filled."""
+    mask_own: bool = False
+    """Never take a sample's own old keys as its negatives."""
+    key_passes: int = 1
+    """Batches in which the keys of a step are encoded, with their own batch statistics: more of them need less memory
+    (with as many as there are keys per sample, one is as large as the batch of queries)."""
+
+
+class Queued(Method):
+    """A `step` leaves in `fresh` the keys that enter the queue after it."""
+
+    config: Any
+
+    def __init__(self, config: QueueConfig, encoder: Encoder, *, samples: int, seed: int) -> None:
+        super().__init__(config, encoder, samples=samples, seed=seed)
+        check_queue(config.queue_size, samples)
+        self.keys = Momentum(encoder, config.momentum, passes=config.key_passes)
+        self.queue = Queue(config.queue_size, encoder.dim, start=config.queue_start, mask_own=config.mask_own)
+        self.fresh: list[tuple[Tensor, Tensor]] = []  # keys and sample numbers of this step, enqueued after it
+
+    @classmethod
+    def small(cls, samples: int, views: int) -> Setup:
+        """With a queue the batch need not be large, and many small steps learn more than few large ones. Its keys must
+        not be told from the fresh ones by the batch that they were normalised with: hence the split statistics."""
+        batch = min(64, samples)
+        own = {"momentum": 0.99, "queue_size": max(1, min(4096, samples // 8)), **cls.on_small_images}
+        return Setup(own, OptimConfig(lr=0.03, batch_size=batch), bn_splits=2 if batch % 2 == 0 else 1)
+
+    @classmethod
+    def chance(cls, config: Any, batch: int) -> Chance | None:
+        return Chance(config.queue_size + 1)
+
+    def encode_keys(self, views: Tensor, batch: ViewBatch) -> Tensor:
+        """The keys (N, M, D) of some views (M, N, 3, h, w) of the batch, without gradient."""
+        return self.keys.encode(views, seed=self.seed, step=batch.step, part=batch.part)
+
+    def after_step(self) -> None:
+        self.keys.update(self.encoder)
+        keys, index = zip(*self.fresh, strict=True)
+        self.queue.push(torch.cat(keys), torch.cat(index))
+        self.fresh.clear()
+
+
+def check_queue(size: int, samples: int) -> None:
+    """A queue longer than the set would hold a sample's own old keys as its negatives, in every step."""
+    if size > samples:
+        raise UserError(
+            f"--queue-size {size} exceeds the {samples} samples of --data, so that every sample would meet its own "
+            f"old keys as negatives: use --queue-size {max(1, samples // 2)} or less"
+        )

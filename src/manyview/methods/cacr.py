@@ -1,55 +1,16 @@
 """CACR: positives and negatives are each contrasted within themselves; far positives and near negatives weigh most."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import final
 
 import torch
 from torch import Tensor
 
-from manyview.errors import UserError
-from manyview.methods.many_views import ManyViews, ManyViewsConfig, SmallSet, contrasts
-from manyview.objectives import cacr
+from manyview.methods.base import SmallSet
+from manyview.methods.hyper import DoublyContrastive
+from manyview.methods.many_views import ManyViews, ManyViewsConfig, contrasts
 
-__all__ = ["CACR", "CACRConfig", "DoublyContrastive"]
-
-
-@dataclass(frozen=True)
-class DoublyContrastive:
-    t_pos: float = 1.0
-    """t⁺: how much more the farther positives weigh. 1.0 in all of the paper's experiments (searched in 0.5-3.0)."""
-    t_neg: float = 2.0
-    """t⁻: how much more the nearer negatives weigh. The paper's values: 2.0 on ImageNet; on CIFAR-10, CIFAR-100 and
-    STL-10 2.0, 3.0, 3.0 with one positive (K = 1) and 0.9, 2.0, 2.0 with four (`--preset paper-cifar` takes those)."""
-    cost: Literal["euclidean", "inner", "rbf"] = "euclidean"
-    """What a pair costs: squared distance (Eq. 12), negative inner product, or RBF in the repulsion (Eq. 14)."""
-    rbf_t: float = 2.0
-    """t of the RBF cost."""
-    positive_weights: Literal["far", "near", "uniform"] = "far"
-    """Positives that weigh most (Table 10's variants); uniform on both sides is UAUR (Eq. 11)."""
-    negative_weights: Literal["near", "far", "uniform"] = "near"
-    """Negatives that weigh most."""
-    margin: float | None = None
-    """Margin of the triplet form (App. B.5): queries whose attraction is less than their repulsion by it rest."""
-
-    def __post_init__(self) -> None:
-        if self.cost == "rbf" and self.margin is not None:
-            raise UserError(
-                f"--margin {self.margin} needs a cost of each query, and --cost rbf is one of all: leave one out"
-            )
-
-    def of(self, positives: Tensor, negatives: Tensor, *, detach_positive_weights: bool = False) -> Tensor:
-        return cacr(
-            positives,
-            negatives,
-            t_pos=self.t_pos,
-            t_neg=self.t_neg,
-            cost=self.cost,
-            rbf_t=self.rbf_t,
-            positive_weights=self.positive_weights,
-            negative_weights=self.negative_weights,
-            detach_positive_weights=detach_positive_weights,
-            margin=self.margin,
-        )
+__all__ = ["CACR", "CACRConfig"]
 
 
 @dataclass(frozen=True)
@@ -60,6 +21,7 @@ class CACRConfig(DoublyContrastive, ManyViewsConfig):
     """Views of each sample, K + 1: each is a query in turn, the K others are its positives. 5 or 2 in the paper."""
 
 
+@final
 class CACR(ManyViews):
     name = "cacr"
     title = "CACR"

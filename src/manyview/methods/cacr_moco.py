@@ -1,11 +1,12 @@
 """CACR in the frame of MoCo v2 (Algorithm 3)."""
 
 from dataclasses import dataclass
+from typing import final
 
 from torch import Tensor
 
 from manyview.encoders import Encoder
-from manyview.methods.cacr import DoublyContrastive
+from manyview.methods.hyper import DoublyContrastive
 from manyview.methods.queued_views import QueuedViews, QueuedViewsConfig
 
 __all__ = ["CACRMoCo", "CACRMoCoConfig"]
@@ -20,6 +21,7 @@ class CACRMoCoConfig(DoublyContrastive, QueuedViewsConfig):
     paper."""
 
 
+@final
 class CACRMoCo(QueuedViews):
     name = "cacr-moco"
     title = "CACR (MoCo)"

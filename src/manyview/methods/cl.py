@@ -1,28 +1,39 @@
 """CL, as CACR calls it: the loss of SimCLR in the set-up in which CACR compares objectives."""
 
 from dataclasses import dataclass
+from typing import final
 
-from manyview.methods.many_views import ManyViews, SmallSet
-from manyview.methods.simclr import SimCLR, SimCLRConfig
+from torch import Tensor
+
+from manyview.methods.base import Chance, SmallSet
+from manyview.methods.many_views import ManyViews, ManyViewsConfig
+from manyview.objectives import nt_xent
 
 __all__ = ["CL", "CLConfig"]
 
 
 @dataclass(frozen=True)
-class CLConfig(SimCLRConfig):
+class CLConfig(ManyViewsConfig):
     """Conventional contrast, as a rival of CACR (Oord et al. 2018; Chen et al. 2020)."""
 
     temperature: float = 0.2
     """τ of the softmax: 0.2 on ImageNet, 0.19 on CIFAR and STL-10."""
 
 
-class CL(SimCLR):
+@final
+class CL(ManyViews):
     name = "cl"
     title = "CL"
     Config = CLConfig
-    paper = ManyViews.paper
     config: CLConfig
 
     @classmethod
     def on_small_sets(cls, dataset: SmallSet, views: int) -> dict[str, float]:
         return {"temperature": 0.19}
+
+    @classmethod
+    def chance(cls, config: CLConfig, batch: int) -> Chance:
+        return Chance(config.views * batch - 1)
+
+    def loss(self, views: Tensor, pool: Tensor, offset: int) -> Tensor:
+        return nt_xent(views, temperature=self.config.temperature, pool=pool, offset=offset)

@@ -1,6 +1,7 @@
 """CMC over augmented views: every pair of views is contrasted in both directions, with negatives in the other view."""
 
 from dataclasses import dataclass
+from typing import final
 
 from torch import Tensor
 
@@ -21,6 +22,7 @@ class CMCAugConfig(ManyViewsConfig):
     """τ of the softmax."""
 
 
+@final
 class CMCAug(ManyViews):
     name = "cmc-aug"
     title = "CMC of augmented views"

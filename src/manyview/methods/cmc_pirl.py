@@ -1,23 +1,26 @@
 """CMC with the jigsaw branch of PIRL (Table 9)."""
 
 from dataclasses import dataclass
+from typing import final
 
-from manyview.methods.cmc import CMC, COMBINED, CMCConfig
+from manyview.methods.banked import BankConfig, Banked
+from manyview.methods.view_graph import CMC_COMBINED
 
 __all__ = ["CMCPIRL", "CMCPIRLConfig"]
 
 
 @dataclass(frozen=True)
-class CMCPIRLConfig(CMCConfig):
+class CMCPIRLConfig(BankConfig):
     """CMC with the jigsaw branch of PIRL (Tian et al., ECCV 2020, D.4)."""
 
     jigsaw: float = 0.5
     """Share of the loss in which nine shuffled patches stand for a sample."""
 
 
-class CMCPIRL(CMC):
+@final
+class CMCPIRL(Banked):
     name = "cmc-pirl"
     title = "CMC + PIRL"
     Config = CMCPIRLConfig
-    paper = COMBINED
+    paper = CMC_COMBINED
     config: CMCPIRLConfig

@@ -1,11 +1,12 @@
 """HN-CL in the frame of MoCo v2."""
 
 from dataclasses import dataclass
+from typing import final
 
 from torch import Tensor
 
 from manyview.methods.base import Chance
-from manyview.methods.hn_cl import HardNegatives
+from manyview.methods.hyper import HardNegatives
 from manyview.methods.queued_views import QueuedViews, QueuedViewsConfig
 
 __all__ = ["HNCLMoCo", "HNCLMoCoConfig"]
@@ -16,6 +17,7 @@ class HNCLMoCoConfig(HardNegatives, QueuedViewsConfig):
     """Hard negatives with a momentum encoder and a queue (Robinson et al., ICLR 2021)."""
 
 
+@final
 class HNCLMoCo(QueuedViews):
     name = "hn-cl-moco"
     title = "HN-CL (MoCo)"

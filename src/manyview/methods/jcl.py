@@ -1,21 +1,22 @@
 """JCL: infinitely many positive keys per query, through the closed-form bound on their joint loss (Algorithm 1)."""
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal, final
 
 from torch import Tensor
 
-from manyview.methods.base import ViewBatch
-from manyview.methods.moco_v2 import MoCoV2, MoCoV2Config
+from manyview.methods.base import MOCO_V2, QueueConfig, Queued, ViewBatch
 from manyview.objectives import jcl, similarity
 
 __all__ = ["JCL", "JCLConfig"]
 
 
 @dataclass(frozen=True)
-class JCLConfig(MoCoV2Config):
+class JCLConfig(QueueConfig):
     """Joint contrastive learning with infinite possibilities (Cai et al., NeurIPS 2020)."""
 
+    temperature: float = 0.2
+    """τ of the softmax."""
     keys: int = 5
     """M′, the keys per sample from which mean and covariance are estimated (the query is not counted)."""
     lam: float = 4.0
@@ -27,11 +28,13 @@ class JCLConfig(MoCoV2Config):
     1, or its first key."""
 
 
-class JCL(MoCoV2):
+@final
+class JCL(Queued):
     name = "jcl"
     title = "JCL"
     Config = JCLConfig
-    paper = replace(MoCoV2.paper, optim=replace(MoCoV2.paper.optim, batch_size=512, lr=0.06))
+    paper = replace(MOCO_V2, optim=replace(MOCO_V2.optim, batch_size=512, lr=0.06))
+    on_small_images: ClassVar = {"temperature": 0.1}
     config: JCLConfig
 
     @classmethod

@@ -9,15 +9,11 @@ import torch
 from torch import Tensor
 
 from manyview import distributed
-from manyview.config import OptimConfig, ViewConfig
-from manyview.encoders import EncoderConfig
-from manyview.methods.base import Method, Paper, ViewBatch
+from manyview.methods.base import MOCO_V2, Method, SmallSet, ViewBatch
 from manyview.negatives import InBatch
 from manyview.objectives import similarity
 
-__all__ = ["ManyViews", "ManyViewsConfig", "SmallSet", "contrasts", "others"]
-
-SmallSet = Literal["cifar10", "cifar100", "stl10"]
+__all__ = ["ManyViews", "ManyViewsConfig", "contrasts", "others"]
 
 
 @dataclass(frozen=True)
@@ -29,11 +25,7 @@ class ManyViewsConfig:
 class ManyViews(Method):
     """A member of the family says what its `loss` is."""
 
-    paper = Paper(
-        ViewConfig(augment="moco-v2"),
-        EncoderConfig(head="mlp"),
-        OptimConfig(batch_size=256, lr=0.03, epochs=200, schedule="cosine"),
-    )
+    paper = MOCO_V2
     config: Any
 
     @classmethod
@@ -42,7 +34,6 @@ class ManyViews(Method):
 
     @classmethod
     def on_small_sets(cls, dataset: SmallSet, views: int) -> dict[str, float]:
-        """The hyper-parameters to which CACR's C.1 gives other values than the defaults."""
         return {}
 
     def step(self, batch: ViewBatch) -> dict[str, Tensor]:

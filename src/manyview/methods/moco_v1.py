@@ -1,13 +1,13 @@
 """MoCo v1: one momentum-encoded key per query, negatives from a queue of earlier keys."""
 
 from dataclasses import dataclass
+from typing import final
 
 from torch import Tensor
 
 from manyview.config import OptimConfig, ViewConfig
 from manyview.encoders import EncoderConfig
-from manyview.methods.base import Chance, Paper, ViewBatch
-from manyview.methods.queued import QueueConfig, Queued
+from manyview.methods.base import Paper, QueueConfig, Queued, ViewBatch
 from manyview.objectives import info_nce, similarity
 
 __all__ = ["MoCoV1", "MoCoV1Config"]
@@ -21,6 +21,7 @@ class MoCoV1Config(QueueConfig):
     """τ of the softmax."""
 
 
+@final
 class MoCoV1(Queued):
     name = "moco-v1"
     title = "MoCo v1"
@@ -32,13 +33,9 @@ class MoCoV1(Queued):
     )
     config: MoCoV1Config
 
-    @classmethod
-    def chance(cls, config: MoCoV1Config, batch: int) -> Chance:
-        return Chance(config.queue_size + 1)
-
     def step(self, batch: ViewBatch) -> dict[str, Tensor]:
         q = self.embed(batch.images[0])  # (N, D)
-        k = self.encode_keys(batch.images[1:], batch)  # (N, 1, D)
+        k = self.encode_keys(batch.images[1:], batch)  # (N, 1, D), no gradient
         positives = similarity(q, k)
         loss = info_nce(positives, self.queue.similarity(q, batch.index), temperature=self.config.temperature)
         self.fresh.append((k[:, 0], batch.index))

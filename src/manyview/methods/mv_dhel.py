@@ -1,6 +1,7 @@
 """MV-DHEL: all pairs of views are aligned at once, and samples are told apart within each view."""
 
 from dataclasses import dataclass
+from typing import final
 
 from torch import Tensor
 
@@ -20,6 +21,7 @@ class MVDHELConfig(ManyViewsConfig):
     """τ of the softmax."""
 
 
+@final
 class MVDHEL(ManyViews):
     name = "mv-dhel"
     title = "MV-DHEL"

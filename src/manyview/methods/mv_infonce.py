@@ -1,6 +1,7 @@
 """MV-InfoNCE: one term for each sample, in which all pairs of its views stand together."""
 
 from dataclasses import dataclass
+from typing import final
 
 from torch import Tensor
 
@@ -23,6 +24,7 @@ class MVInfoNCEConfig(ManyViewsConfig):
     """Other samples in the query's own view are negatives too: so in the released code, not in the printed formula."""
 
 
+@final
 class MVInfoNCE(ManyViews):
     name = "mv-infonce"
     title = "MV-InfoNCE"

@@ -1,14 +1,16 @@
 """PIRL: a sample and its jigsaw are both told from other samples by the bank of whole samples."""
 
 from dataclasses import dataclass
+from typing import final
 
-from manyview.methods.cmc import CMC, COMBINED, CMCConfig
+from manyview.methods.banked import BankConfig, Banked
+from manyview.methods.view_graph import CMC_COMBINED
 
 __all__ = ["PIRL", "PIRLConfig"]
 
 
 @dataclass(frozen=True)
-class PIRLConfig(CMCConfig):
+class PIRLConfig(BankConfig):
     """PIRL with a memory bank (Misra and van der Maaten, CVPR 2020), as CMC compares with it (Table 9)."""
 
     views: str = "RGB"
@@ -17,9 +19,10 @@ class PIRLConfig(CMCConfig):
     """Share of the loss in which nine shuffled patches stand for a sample."""
 
 
-class PIRL(CMC):
+@final
+class PIRL(Banked):
     name = "pirl"
     title = "PIRL"
     Config = PIRLConfig
-    paper = COMBINED
+    paper = CMC_COMBINED
     config: PIRLConfig

@@ -1,7 +1,7 @@
 """Predictive learning, CMC's rival (§3.1): a decoder makes one view of another, pixel by pixel."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, final
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -9,13 +9,10 @@ from torch import Tensor, nn
 from manyview.encoders import Encoder, Towers
 from manyview.errors import UserError
 from manyview.methods.base import ViewBatch
-from manyview.methods.cmc import CMC
-from manyview.methods.view_graph import GraphConfig, ViewGraph
-from manyview.precision import at_least_float32
+from manyview.methods.decoders import Decoder, WithDecoders
+from manyview.methods.view_graph import CMC_PAPER, GraphConfig, ViewGraph
 
 __all__ = ["Predictive", "PredictiveConfig"]
-
-START, WIDEST = 4, 256  # side and channels of the map that a decoder begins with
 
 
 @dataclass(frozen=True)
@@ -26,17 +23,14 @@ class PredictiveConfig(GraphConfig):
     """What is minimised between a view and its prediction: absolute or squared differences of normalised pixels."""
 
 
+@final
 class Predictive(ViewGraph):
     name = "predictive"
     title = "Predictive learning"
     Config = PredictiveConfig
-    paper = CMC.paper
+    paper = CMC_PAPER
     watchable = False  # the head is never asked
     config: PredictiveConfig
-
-    @classmethod
-    def view_count(cls, config: PredictiveConfig) -> int:
-        return 1
 
     def __init__(self, config: PredictiveConfig, encoder: Encoder, *, samples: int, seed: int) -> None:
         super().__init__(config, encoder, samples=samples, seed=seed)
@@ -64,39 +58,3 @@ class Predictive(ViewGraph):
         """(N, c, h, w) twice -> (N,)."""
         distance = F.l1_loss if self.config.distance == "l1" else F.mse_loss
         return distance(predicted, view, reduction=reduction).flatten(1).mean(1)
-
-
-class Decoder(nn.Module):
-    """Features (N, F) to a view (N, c, size, size): maps that double their sides, the last one brought to the size."""
-
-    def __init__(self, features: int, channels: int) -> None:
-        super().__init__()
-        self.start = nn.Linear(features, WIDEST * START**2)
-        self.widen = nn.ModuleList(
-            nn.Sequential(nn.Conv2d(inner, outer, 3, padding=1), nn.GroupNorm(8, outer), nn.ReLU(inplace=True))
-            for inner, outer in ((WIDEST, 128), (128, 64), (64, 32))
-        )
-        self.end = nn.Conv2d(32, channels, 3, padding=1)
-
-    def forward(self, features: Tensor, size: int) -> Tensor:
-        x = self.start(features).unflatten(1, (WIDEST, START, START))
-        for block in self.widen:
-            x = block(F.interpolate(x, scale_factor=2.0))
-        return at_least_float32(self.end(F.interpolate(x, size=(size, size), mode="bilinear")))
-
-
-class WithDecoders(nn.Module):
-    """The networks of an encoder and the decoders behind them, in one call: the views, and what was made of them in
-    each direction."""
-
-    def __init__(self, towers: Towers, decoders: nn.ModuleList, directions: list[tuple[str, str]]) -> None:
-        super().__init__()
-        self.towers, self.decoders, self.directions = towers, decoders, directions
-
-    def forward(self, samples: Tensor) -> tuple[dict[str, Tensor], Tensor]:
-        views = self.towers.views(samples)
-        features = {view: self.towers.networks[view](images) for view, images in views.items()}
-        size = samples.shape[-1]
-        return views, *(
-            decoder(features[a], size) for decoder, (a, _) in zip(self.decoders, self.directions, strict=True)
-        )

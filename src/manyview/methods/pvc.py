@@ -1,7 +1,7 @@
 """Poly-view contrast: one positive at a time among all views, averaged geometrically or arithmetically."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, final
 
 from torch import Tensor
 
@@ -24,6 +24,7 @@ class PVCConfig(ManyViewsConfig):
     """How the likelihoods of a query's positives are averaged."""
 
 
+@final
 class PVC(ManyViews):
     name = "pvc"
     title = "Poly-view contrast"

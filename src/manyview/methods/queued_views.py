@@ -2,15 +2,14 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from manyview import distributed
-from manyview.methods.base import ViewBatch
+from manyview.methods.base import MOCO_V2, Chance, QueueConfig, Queued, ViewBatch
 from manyview.methods.many_views import others
-from manyview.methods.moco_v2 import MoCoV2
-from manyview.methods.queued import QueueConfig, Queued
 from manyview.negatives import InBatch
 from manyview.objectives import similarity
 
@@ -29,13 +28,17 @@ class QueuedViewsConfig(QueueConfig):
 class QueuedViews(Queued):
     """A member of the family says what its `loss` is."""
 
-    paper = MoCoV2.paper
+    paper = MOCO_V2
     config: QueuedViewsConfig
     of_all_ranks = False  # whether the loss is no mean over queries: then each rank evaluates it for those of all
 
     @classmethod
     def view_count(cls, config: QueuedViewsConfig) -> int:
         return config.views
+
+    @classmethod
+    def chance(cls, config: Any, batch: int) -> Chance | None:
+        return None  # unless a member's loss depends on the number of its negatives alone
 
     def step(self, batch: ViewBatch) -> dict[str, Tensor]:
         queries = self.embed(batch.images.flatten(0, 1)).unflatten(0, (len(batch.images), -1))  # (V, N, D), one pass

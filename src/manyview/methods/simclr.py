@@ -1,6 +1,7 @@
 """SimCLR: two views of each sample, all other embeddings of the batch as negatives."""
 
 from dataclasses import dataclass
+from typing import final
 
 from torch import Tensor
 
@@ -21,6 +22,7 @@ class SimCLRConfig(ManyViewsConfig):
     """τ of the softmax."""
 
 
+@final
 class SimCLR(ManyViews):
     name = "simclr"
     title = "SimCLR"

@@ -1,32 +1,36 @@
 """Vanilla multi-key contrast: the mean of the losses of M explicit query-key pairs, the plain way to many positives."""
 
 from dataclasses import dataclass, replace
+from typing import ClassVar, final
 
 import torch
 from torch import Tensor
 
-from manyview.methods.base import ViewBatch
-from manyview.methods.moco_v2 import MoCoV2, MoCoV2Config
+from manyview.methods.base import MOCO_V2, QueueConfig, Queued, ViewBatch
 from manyview.objectives import info_nce, similarity
 
 __all__ = ["Vanilla", "VanillaConfig"]
 
 
 @dataclass(frozen=True)
-class VanillaConfig(MoCoV2Config):
+class VanillaConfig(QueueConfig):
     """MoCo v2 with M keys per query (JCL, Eq. 3)."""
 
+    temperature: float = 0.2
+    """τ of the softmax."""
     keys: int = 5
     """M, the number of positive keys of each sample."""
     all_branches: bool = False
     """Encode the positives by the query encoder and back-propagate through all M + 1 branches."""
 
 
-class Vanilla(MoCoV2):
+@final
+class Vanilla(Queued):
     name = "vanilla"
     title = "Vanilla multi-key"
     Config = VanillaConfig
-    paper = replace(MoCoV2.paper, optim=replace(MoCoV2.paper.optim, batch_size=512, lr=0.06))
+    paper = replace(MOCO_V2, optim=replace(MOCO_V2.optim, batch_size=512, lr=0.06))
+    on_small_images: ClassVar = {"temperature": 0.1}
     config: VanillaConfig
 
     @classmethod

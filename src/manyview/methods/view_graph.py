@@ -9,15 +9,31 @@ import torch
 from torch import Tensor, nn
 
 from manyview import distributed
+from manyview.config import OptimConfig, ViewConfig
 from manyview.encoders import Encoder, EncoderConfig
 from manyview.errors import UserError
-from manyview.methods.base import Method
+from manyview.methods.base import CMCSetup, Method, Paper, Setup
 from manyview.objectives import directions, multiview, mutual_information_bound
 from manyview.objectives.multiview import Contrast, Direction, Scores
 from manyview.objectives.rows import finite_counts
 from manyview.views.named import named_views
 
-__all__ = ["GraphConfig", "Seen", "ViewGraph", "ways"]
+__all__ = ["ADAM", "CMC_COMBINED", "CMC_PAPER", "CMC_PATCHES", "GraphConfig", "Seen", "ViewGraph", "ways"]
+
+CMC_PAPER = Paper(
+    ViewConfig(augment="cmc"),
+    EncoderConfig(head="linear"),
+    OptimConfig(batch_size=256, lr=0.03, epochs=200, schedule="cosine"),
+)
+# CMC with parts of other methods, on a hundred classes of ImageNet (D.4).
+CMC_COMBINED = replace(CMC_PAPER, optim=replace(CMC_PAPER.optim, epochs=240))
+SGD = OptimConfig(lr=0.03, weight_decay=1e-4, schedule="step")  # of appendix E
+ADAM = OptimConfig(optimizer="adam", lr=1e-3, weight_decay=0.0, schedule="step", decay=0.2)
+CMC_PATCHES = Paper(
+    ViewConfig(augment="cmc", image_size=64),
+    EncoderConfig(backbone="alexnet-half-small", head="linear", dim=64),
+    replace(ADAM, batch_size=256, epochs=200),
+)
 
 
 @dataclass(frozen=True)
@@ -38,10 +54,27 @@ class ViewGraph(Method):
     config: Any
 
     @classmethod
+    def view_count(cls, config: Any) -> int:
+        return 1  # crop, of which the encoder makes the views that are contrasted
+
+    @classmethod
     def encoder_config(cls, config: Any, encoder: EncoderConfig) -> EncoderConfig:
         """With a network for each view."""
         _view_names(config)
         return replace(encoder, split=config.views)
+
+    @classmethod
+    def small(cls, samples: int, views: int) -> Setup:
+        setup = super().small(samples, views)
+        return replace(setup, optim=replace(setup.optim, batch_size=min(256, samples)))
+
+    @classmethod
+    def in_cmc_setup(cls, setup: CMCSetup) -> Setup:
+        if setup == "paper-nyu":
+            return Setup({}, replace(ADAM, epochs=3000, milestones=(2000 / 3000, 2400 / 3000, 2800 / 3000)))
+        if setup == "paper-stl10":
+            return Setup({}, replace(SGD, epochs=320, milestones=(200 / 320, 240 / 320, 280 / 320)))
+        return Setup({}, replace(SGD, epochs=200, milestones=(120 / 200, 160 / 200)))
 
     def __init__(self, config: Any, encoder: Encoder, *, samples: int, seed: int) -> None:
         super().__init__(config, encoder, samples=samples, seed=seed)
@@ -128,6 +161,10 @@ class Presence(nn.Module):
     def there(self, name: str) -> Tensor | None:
         """(n,) for all samples; None where all views are there."""
         return self.get_buffer(f"of_{name}") if self.known else None
+
+    def at(self, index: Tensor, name: str) -> Tensor | None:
+        """(N,) for the samples `index` (N,)."""
+        return self.get_buffer(f"of_{name}")[index] if self.known else None
 
     def of(self, index: Tensor) -> dict[str, Tensor] | None:
         """(N,) by view for the samples `index` (N,)."""

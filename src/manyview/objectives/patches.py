@@ -32,10 +32,16 @@ def patch_contrast(
     return info_nce(positives, negatives, temperature=temperature, reduction=reduction)
 
 
-def patch_scores(global_features: Tensor, pool: Tensor, *, offset: int = 0) -> tuple[Tensor, Tensor]:
-    """Positives (N, h·w) and negatives (N, P·h·w) of the global features (N, D) among local ones (P, D, h, w)."""
+def patch_scores(
+    global_features: Tensor, pool: Tensor, *, offset: int = 0, there: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Positives (N, h·w) and negatives (N, P·h·w) of the global features (N, D) among local ones (P, D, h, w). Samples
+    that are not `there` (P,), since they lack the view, are no negatives."""
     scores = similarity(global_features, pool.permute(0, 2, 3, 1).flatten(0, 2))
-    own = scores.view(len(scores), len(pool), -1).diagonal(offset, 0, 1)  # (h·w, N)
+    by_sample = scores.view(len(scores), len(pool), -1)
+    own = by_sample.diagonal(offset, 0, 1)  # (h·w, N)
     positives = own.T.clone()
     own.fill_(-torch.inf)  # in place is safe: the product's gradient does not read its result
+    if there is not None:
+        by_sample.masked_fill_(~there[:, None], -torch.inf)
     return positives, scores

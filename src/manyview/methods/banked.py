@@ -1,0 +1,134 @@
+"""The frame of CMC with memory banks: an anchor of one view meets the bank of the other."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from manyview import distributed
+from manyview.config import OptimConfig
+from manyview.encoders import Encoder
+from manyview.errors import UserError
+from manyview.methods.base import Chance, CMCSetup, Setup, ViewBatch
+from manyview.methods.jigsaw import Branched, BranchedConfig
+from manyview.methods.view_graph import Seen, ways
+from manyview.negatives import MemoryBank
+from manyview.objectives import info_nce, nce, normaliser
+from manyview.objectives.multiview import Scores
+
+__all__ = ["BankConfig", "Banked"]
+
+
+@dataclass(frozen=True)
+class BankConfig(BranchedConfig):
+    contrast: Literal["softmax", "nce"] = "softmax"
+    """(m + 1)-way classification, or noise-contrastive estimation of that over all samples (Eq. 9-11)."""
+    temperature: float = 0.07
+    """τ of the critic: 0.07 on ImageNet, 0.1 on STL-10."""
+    draw: int = 16_384
+    """m, the negatives drawn from a view's memory bank for each anchor; fewer than there are samples."""
+    bank_momentum: float = 0.5
+    """Share of a bank's entry that stays when its sample is seen again."""
+
+
+class Banked(Branched):
+    """A member of the family says which views there are, and whether jigsaws of them too."""
+
+    config: BankConfig
+    normalisers: Tensor
+
+    @classmethod
+    def view_count(cls, config: BankConfig) -> int:
+        return 2 if config.jigsaw else 1  # crops, of which the encoder makes the views that are contrasted
+
+    @classmethod
+    def chance(cls, config: BankConfig, batch: int) -> Chance | None:
+        if config.contrast == "nce":
+            return None
+        return Chance(config.draw + 1, terms=ways(config))
+
+    @classmethod
+    def small(cls, samples: int, views: int) -> Setup:
+        """A bank starts from random entries, which drive the views of one sample apart. In a few hundred steps SGD does
+        not bring them together again, while Adam does."""
+        own = {"draw": max(1, min(4096, samples // 2)), **cls.on_small_images}
+        return Setup(own, OptimConfig(optimizer="adam", lr=0.003, batch_size=min(128, samples)))
+
+    @classmethod
+    def in_cmc_setup(cls, setup: CMCSetup) -> Setup:
+        own: dict[CMCSetup, dict[str, Any]] = {
+            "paper-alexnet": {"contrast": "nce", "draw": 4096},  # D.2
+            "paper-stl10": {"contrast": "nce", "temperature": 0.1},
+            "paper-nyu": {},
+        }
+        return replace(super().in_cmc_setup(setup), method=own[setup])
+
+    def __init__(self, config: BankConfig, encoder: Encoder, *, samples: int, seed: int) -> None:
+        super().__init__(config, encoder, samples=samples, seed=seed)
+        if config.draw >= samples:
+            raise UserError(
+                f"--draw {config.draw} is not fewer than the {samples} samples of --data: use --draw {samples - 1} or "
+                "less"
+            )
+        if config.bank_momentum == 1:
+            raise UserError("--bank-momentum 1 leaves the banks as they were drawn: use less, such as 0.5")
+        self.samples = samples
+        self.banks = nn.ModuleList(
+            MemoryBank(samples, encoder.config.dim, momentum=config.bank_momentum, draw=config.draw) for _ in self.names
+        )
+        branches = 2 if config.jigsaw else 1
+        self.register_buffer("normalisers", torch.zeros(branches * len(self.directions), dtype=torch.float64))  # Z₀
+        self.fresh: list[tuple[Tensor, Tensor]] = []  # views and sample numbers of this step, for the banks after it
+
+    def step(self, batch: ViewBatch) -> dict[str, Tensor]:
+        losses, seen = [], Seen(softmax=self.config.contrast == "softmax")
+        for branch, (share, together) in enumerate(self.branches(batch)):
+            views = self.apart(together)
+            if branch == 0:
+                self.fresh.append((torch.stack(list(views.values())).detach(), batch.index))
+            number = {way: branch * len(self.directions) + i for i, way in enumerate(self.directions)}
+            contrast = {way: partial(self.contrast, number=number[way]) for way in self.directions}
+            losses.append(
+                share * self.along_graph(views, self.scores(views, batch, number), contrast, batch.index, seen)
+            )
+        return {"loss": torch.stack(losses).sum(), **seen.metrics()}
+
+    def scores(self, views: Mapping[str, Tensor], batch: ViewBatch, number: Mapping[tuple[str, str], int]) -> Scores:
+        """Of anchors against the bank of the view that they meet."""
+
+        def against(anchor: str, other: str) -> tuple[Tensor, Tensor]:
+            bank, query, index = self.bank(other), views[anchor], batch.index
+            negatives = bank.similarity(
+                query, index, seed=self.seed, step=batch.step, direction=number[anchor, other],
+                there=self.presence.there(other),
+            )  # fmt: skip
+            return bank.positives(query, index), negatives
+
+        return against
+
+    def bank(self, view: str) -> MemoryBank:
+        bank = self.banks[self.names.index(view)]
+        assert isinstance(bank, MemoryBank)
+        return bank
+
+    def contrast(self, positives: Tensor, negatives: Tensor, *, number: int, reduction: Literal["none"]) -> Tensor:
+        tau, z = self.config.temperature, self.normalisers[number]
+        if self.config.contrast == "softmax":
+            return info_nce(positives, negatives, temperature=tau, reduction=reduction)
+        if z == 0:  # the first batch, of which ranks may see unequal parts where views are missing
+            estimate = normaliser(positives, negatives, temperature=tau, n=self.samples)
+            seen = positives.numel() + negatives.isfinite().sum().to(estimate)
+            total, seen = distributed.mean(torch.stack((estimate.nan_to_num(0.0) * seen, seen)))
+            z.copy_(total / seen.clamp_min(1e-9))
+        return nce(positives, negatives, temperature=tau, n=self.samples, z=z, reduction=reduction)
+
+    def after_step(self) -> None:
+        parts, numbers = zip(*self.fresh, strict=True)
+        index = torch.cat(numbers)
+        present = self.presence.of(index)
+        for name, keys in zip(self.names, torch.cat(parts, 1), strict=True):
+            self.bank(name).push(keys, index, present=None if present is None else present[name])
+        self.fresh.clear()

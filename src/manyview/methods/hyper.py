@@ -1,0 +1,93 @@
+"""Hyper-parameters of objectives that stand in two frames, and the objectives with them: negatives from the batch, or
+from a queue too."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor
+
+from manyview.errors import UserError
+from manyview.objectives import align_uniform, cacr, hard_negative
+
+__all__ = ["AlignUniform", "DoublyContrastive", "HardNegatives"]
+
+
+@dataclass(frozen=True)
+class DoublyContrastive:
+    t_pos: float = 1.0
+    """t⁺: how much more the farther positives weigh. 1.0 in all of the paper's experiments (searched in 0.5-3.0)."""
+    t_neg: float = 2.0
+    """t⁻: how much more the nearer negatives weigh. The paper's values: 2.0 on ImageNet; on CIFAR-10, CIFAR-100 and
+    STL-10 2.0, 3.0, 3.0 with one positive (K = 1) and 0.9, 2.0, 2.0 with four (`--preset paper-cifar` takes those)."""
+    cost: Literal["euclidean", "inner", "rbf"] = "euclidean"
+    """What a pair costs: squared distance (Eq. 12), negative inner product, or RBF in the repulsion (Eq. 14)."""
+    rbf_t: float = 2.0
+    """t of the RBF cost."""
+    positive_weights: Literal["far", "near", "uniform"] = "far"
+    """Positives that weigh most (Table 10's variants); uniform on both sides is UAUR (Eq. 11)."""
+    negative_weights: Literal["near", "far", "uniform"] = "near"
+    """Negatives that weigh most."""
+    margin: float | None = None
+    """Margin of the triplet form (App. B.5): queries whose attraction is less than their repulsion by it rest."""
+
+    def __post_init__(self) -> None:
+        if self.cost == "rbf" and self.margin is not None:
+            raise UserError(
+                f"--margin {self.margin} needs a cost of each query, and --cost rbf is one of all: leave one out"
+            )
+
+    def of(self, positives: Tensor, negatives: Tensor, *, detach_positive_weights: bool = False) -> Tensor:
+        return cacr(
+            positives,
+            negatives,
+            t_pos=self.t_pos,
+            t_neg=self.t_neg,
+            cost=self.cost,
+            rbf_t=self.rbf_t,
+            positive_weights=self.positive_weights,
+            negative_weights=self.negative_weights,
+            detach_positive_weights=detach_positive_weights,
+            margin=self.margin,
+        )
+
+
+@dataclass(frozen=True)
+class AlignUniform:
+    t: float = 3.0
+    """t of the uniformity's kernel: 3 on ImageNet, 2 on CIFAR and STL-10."""
+    align_weight: float = 1.0
+    """Weight of the alignment."""
+    uniform_weight: float = 1.0
+    """Weight of the uniformity."""
+    contrastive_weight: float = 0.0
+    """Weight of an InfoNCE beside them, an option of the released code."""
+    temperature: float = 0.2
+    """τ of that InfoNCE: 0.2 on ImageNet, 0.19 on CIFAR and STL-10."""
+
+    def of(self, positives: Tensor, negatives: Tensor) -> Tensor:
+        return align_uniform(
+            positives,
+            negatives,
+            t=self.t,
+            align_weight=self.align_weight,
+            uniform_weight=self.uniform_weight,
+            contrastive_weight=self.contrastive_weight,
+            temperature=self.temperature,
+        )
+
+
+@dataclass(frozen=True)
+class HardNegatives:
+    temperature: float = 0.5
+    """τ of the softmax."""
+    beta: float = 1.0
+    """β, how much harder negatives weigh; 0 makes it debiased contrast."""
+    tau_plus: float = 0.1
+    """τ⁺, the share of negatives taken to be of the query's own class; 0 with β = 0 makes it CL."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.tau_plus < 1:
+            raise UserError(f"--tau-plus {self.tau_plus} must be at least 0 and less than 1")
+
+    def of(self, positives: Tensor, negatives: Tensor) -> Tensor:
+        return hard_negative(positives, negatives, temperature=self.temperature, beta=self.beta, tau_plus=self.tau_plus)
