@@ -38,9 +38,7 @@ class CMCPatch(ViewGraph):
 
     @classmethod
     def in_cmc_setup(cls, setup: CMCSetup) -> Setup:
-        adam = replace(
-            ADAM, epochs=200, milestones=(120 / 200, 160 / 200), lr=1e-2 if setup == "paper-alexnet" else 1e-3
-        )
+        adam = replace(ADAM, epochs=200, milestones=(0.6, 0.8), lr=1e-2 if setup == "paper-alexnet" else 1e-3)
         return super().in_cmc_setup(setup) if setup == "paper-nyu" else Setup({}, adam)
 
     def __init__(self, config: CMCPatchConfig, encoder: Encoder, *, samples: int, seed: int) -> None:
