@@ -2,16 +2,19 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from manyview import distributed
+from manyview import train as loop
 from manyview.config import OptimConfig
 from manyview.data.loader import Batch
 from manyview.methods.base import Method, ViewBatch
-from manyview.train import NotFinite, build_optimizer, build_schedule, train
+from manyview.train import NotFinite, Taken, build_optimizer, build_schedule, read, train
 from manyview.views import Augment, recipe
 
 STEPS = 10
@@ -20,15 +23,17 @@ STEPS = 10
 class Line(Method):
     """loss = weight · mean of the views: a gradient that can be written down."""
 
-    def __init__(self, bad_step: int = -1) -> None:
+    def __init__(self, bad_step: int = -1, bad_gradient: int = -1) -> None:
         super().__init__(None, nn.Linear(1, 1), samples=8, seed=0)  # type: ignore[arg-type]
         self.seen: list[ViewBatch] = []
-        self.bad_step, self.finished = bad_step, 0
+        self.bad_step, self.bad_gradient, self.finished = bad_step, bad_gradient, 0
 
     def step(self, batch: ViewBatch) -> dict[str, Tensor]:
         self.seen.append(batch)
         layer: Any = self.encoder
         loss = layer.weight.sum() * (math.nan if batch.step == self.bad_step else 1.0) + layer.bias.sum()
+        if batch.step == self.bad_gradient:
+            loss = loss + (layer.weight - layer.weight).sqrt().sum()  # adds 0, with an infinite gradient
         return {"loss": loss, "half": loss.detach() / 2}
 
     def after_step(self) -> None:
@@ -41,11 +46,16 @@ def batches(start: int = 0, stop: int = STEPS) -> Iterator[Batch]:
         yield Batch(step, step // 2, index, torch.full((4, 3, 8, 8), 10 * step, dtype=torch.uint8))
 
 
-def run(method: Line, config: OptimConfig, **options: Any) -> Iterator[tuple[int, dict[str, float]]]:
+def taken(method: Line, config: OptimConfig, **options: Any) -> Iterator[Taken]:
     optimizer = build_optimizer(method, config)
     schedule = build_schedule(optimizer, config, steps=STEPS, steps_per_epoch=2)
     augment = Augment(recipe("moco-v2"), views=2, size=8, seed=0)
     return train(method, batches(), augment, optimizer, schedule, steps=STEPS, device=torch.device("cpu"), **options)
+
+
+def run(method: Line, config: OptimConfig, **options: Any) -> Iterator[tuple[int, dict[str, float]]]:
+    for each in taken(method, config, **options):
+        yield from ((step.step, metrics) for step, metrics, _, _ in read([each]))
 
 
 def test_every_step_is_yielded_once_with_loss_rate_speed_and_diagnostics() -> None:
@@ -80,6 +90,95 @@ def test_a_loss_that_is_not_finite_stops_before_the_weights_are_touched() -> Non
     assert (caught.value.step, caught.value.index) == (3, [4, 5, 6, 7])
     assert torch.equal(layer.weight, before)
     assert method.finished == 3
+
+
+def test_a_finite_loss_with_an_infinite_gradient_stops_before_the_weights_are_touched() -> None:
+    method = Line(bad_gradient=3)
+    layer: Any = method.encoder
+    steps = run(method, OptimConfig(lr=0.1))
+    for _ in range(3):
+        next(steps)
+    before = layer.weight.detach().clone()
+    with pytest.raises(NotFinite, match="the gradient is not finite in step 3") as caught:
+        next(steps)
+    assert math.isfinite(caught.value.loss)
+    assert torch.equal(layer.weight, before)
+    assert method.finished == 3
+
+
+@pytest.mark.parametrize("bad", ["bad_step", "bad_gradient"])
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw", "lars"])
+def test_where_nobody_waits_the_update_is_left_out_and_told_when_the_numbers_are_read(bad: str, optimizer: Any) -> None:
+    method = Line(**{bad: 3})
+    layer: Any = method.encoder
+    steps = taken(method, OptimConfig(lr=0.1, optimizer=optimizer, schedule="constant"), wait=False)
+    unread = [next(steps) for _ in range(3)]
+    before = [parameter.detach().clone() for parameter in layer.parameters()]
+    unread += [next(steps) for _ in range(3)]  # the bad one, and two that follow before anybody looks
+    assert all(torch.equal(now, then) for now, then in zip(layer.parameters(), before, strict=True))
+    rows = read(unread)
+    assert [next(rows)[0].step for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(NotFinite) as caught:
+        next(rows)
+    assert (caught.value.step, caught.value.index) == (3, [4, 5, 6, 7])
+
+
+def test_numbers_are_the_same_whether_somebody_waits_or_not() -> None:
+    config = OptimConfig(lr=0.1)
+    one, other = (Line() for _ in range(2))
+    other.load_state_dict(one.state_dict())
+    each = [metrics["loss"] for _, metrics in run(one, config)]
+    together = [metrics["loss"] for _, metrics, _, _ in read(list(taken(other, config, wait=False)))]
+    assert each == together
+
+
+def test_one_message_in_each_step_carries_metrics_stop_and_unreadable_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    messages = []
+
+    def mean(values: Tensor) -> Tensor:
+        messages.append(values)
+        return values
+
+    def never(*_: Any) -> None:
+        raise AssertionError("a message of its own")
+
+    monkeypatch.setattr(distributed, "mean", mean)
+    for other in ("anyone", "everyone", "gather"):
+        monkeypatch.setattr(distributed, other, never)
+    asked = iter([False] * 4 + [True] * 6)
+    steps = list(taken(Line(), OptimConfig(), stop=lambda: next(asked)))
+    assert len(messages) == STEPS
+    assert [stop for _, _, _, stop in read(steps)] == [False] * 4 + [True] * 6
+    assert not any(lost for _, _, lost, _ in read(steps))
+
+
+def test_a_step_tells_what_could_not_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = next(batches())
+    broken = replace(batch, unreadable=(7,), reasons=("truncated",))
+    monkeypatch.setitem(globals(), "batches", lambda: iter([batch, broken]))
+    found = [(each.unreadable, lost) for each, _, lost, _ in read(list(taken(Line(), OptimConfig())))]
+    assert found == [((), False), (((7, "truncated"),), True)]
+
+
+def test_a_batch_is_on_its_way_to_the_gpu_before_the_step_of_the_one_before_it() -> None:
+    """The order of the calls; the copies themselves need a GPU."""
+    calls: list[str] = []
+
+    class Copy:
+        def start(self, batch: Batch) -> Batch:
+            calls.append(f"start {batch.step}")
+            return batch
+
+        def finish(self, batch: Batch) -> Batch:
+            calls.append(f"finish {batch.step}")
+            return batch
+
+    for batch in loop._one_ahead(batches(stop=3), Copy()):  # type: ignore[arg-type]
+        calls.append(f"step {batch.step}")
+    assert calls == [
+        *("start 0", "finish 0", "start 1", "step 0"),
+        *("finish 1", "start 2", "step 1", "finish 2", "step 2"),
+    ]
 
 
 def test_the_cosine_falls_from_the_peak_to_zero_over_the_horizon() -> None:

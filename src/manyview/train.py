@@ -2,8 +2,9 @@
 
 import math
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -18,18 +19,56 @@ from manyview.data.loader import Batch
 from manyview.methods.base import Method, ViewBatch
 from manyview.views import Augment
 
-__all__ = ["HALF", "NotFinite", "build_optimizer", "build_schedule", "train"]
+__all__ = ["HALF", "NotFinite", "Taken", "build_optimizer", "build_schedule", "copied_ahead", "read", "train"]
 
 HALF: dict[Precision, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16}
 _DROPOUT = 0xD809  # keeps these draws apart from all others of the same seed
+_FLAGS = 3  # behind the metrics of a step: bad gradient, unreadable images, asked to stop
 
 
 class NotFinite(ArithmeticError):
-    """The loss became NaN or infinite; the weights are still those before the step."""
+    """The loss or its gradient became NaN or infinite; the weights are still those before the step."""
 
     def __init__(self, loss: float, step: int, index: list[int]) -> None:
-        super().__init__(f"the loss is {loss} in step {step}")
+        what = "the gradient is not finite" if math.isfinite(loss) else f"the loss is {loss}"
+        super().__init__(f"{what} in step {step}")
         self.loss, self.step, self.index = loss, step, index
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A step that was taken. Its numbers stay on the device until `read` asks for them, which waits for the device."""
+
+    step: int
+    index: Tensor  # (N,) samples of this rank
+    unreadable: tuple[tuple[int, str], ...]  # samples of this rank that others stood in for, and why
+    names: tuple[str, ...]
+    values: Tensor  # of the metrics and the flags, the mean over the ranks
+    lr: float
+    began: float  # by the host's clock, as are the next two
+    arrived: float  # when its batch did
+    ended: float = math.nan
+
+    def check(self, values: Sequence[float]) -> None:
+        """Complains of a loss or a gradient that is not finite, on all ranks alike; `values` as the host has them."""
+        loss, bad = values[0], values[-_FLAGS]
+        if bad > 0 or not math.isfinite(loss):
+            raise NotFinite(loss, self.step, distributed.everyone(self.index.tolist()))
+
+
+def read(taken: Sequence[Taken]) -> Iterator[tuple[Taken, dict[str, float], bool, bool]]:
+    """Each step with its metrics, whether some rank met an unreadable image, and whether some rank is asked to stop.
+
+    Speed is that of all these steps together: the host hands steps to a GPU long before they are done.
+    """
+    rows = torch.stack([each.values for each in taken]).tolist()  # one wait for all of them
+    seconds = max(taken[-1].ended, time.perf_counter() if taken[-1].values.is_cuda else 0.0) - taken[0].began
+    samples = sum(len(each.index) for each in taken) * distributed.world_size()
+    speed = {"images_per_s": samples / seconds, "wait": sum(each.arrived - each.began for each in taken) / seconds}
+    for each, row in zip(taken, rows, strict=True):
+        each.check(row)
+        metrics, (_, unreadable, stop) = dict(zip(each.names, row, strict=False)), row[-_FLAGS:]
+        yield each, {**metrics, "lr": each.lr, **speed}, unreadable > 0, stop > 0
 
 
 def train(
@@ -45,16 +84,23 @@ def train(
     accumulate: int = 1,
     precision: Precision = "float32",
     scaler: torch.amp.GradScaler | None = None,
-) -> Iterator[tuple[int, dict[str, float]]]:
-    """Yields (step, metrics) after each of the `batches`, which belong to a run of `steps` steps.
+    stop: Callable[[], bool] = lambda: False,
+    wait: bool = True,
+) -> Iterator[Taken]:
+    """Takes a step for each of the `batches`, which belong to a run of `steps` steps.
 
     A batch is worked on in `accumulate` equal parts whose gradients add up to its own. `scaler` is what float16 needs.
-    Between two yields the state is whole: whoever iterates may save it, evaluate the encoder or stop.
+    Between two yields the state is whole: whoever iterates may save it, evaluate the encoder or stop. `stop` tells
+    whether this rank is asked to; all ranks learn it by the one message in which they also average the metrics.
+
+    With `wait` a step that is not finite raises before the weights are touched. Without it nobody waits for the
+    device: such an update, and any later one, is left out there, and `read` raises.
     """
     method.train()
     scaler = scaler or torch.amp.GradScaler(device.type, enabled=False)
-    source = iter(batches)
-    asked = time.perf_counter()
+    sound = torch.ones((), dtype=torch.bool, device=device)
+    source = iter(copied_ahead(batches, device))
+    began = time.perf_counter()
     while (batch := next(source, None)) is not None:
         arrived = time.perf_counter()
         schedule.step_update(batch.step)
@@ -66,7 +112,7 @@ def train(
             zip(batch.images.chunk(accumulate), batch.index.chunk(accumulate), strict=True)
         ):
             # Planned on the host, which has to read the plan to know what is to be done.
-            views = augment.apply(images.to(device, non_blocking=True), augment.plan(index, batch.epoch))
+            views = augment.apply(images, augment.plan(index, batch.epoch))
             index = index.to(device, non_blocking=True)
             if precision == "float64":
                 views = views.double()
@@ -75,26 +121,85 @@ def train(
                     metrics = method.step(ViewBatch(views, index, batch.step, steps, part))
                 scaler.scale(metrics["loss"] / accumulate).backward()
             parts.append(torch.stack([value.detach().to(metrics["loss"].dtype) for value in metrics.values()]))
-        values = dict(zip(metrics, distributed.mean(torch.stack(parts).mean(0)).tolist(), strict=True))
-        if not math.isfinite(values["loss"]):
-            raise NotFinite(values["loss"], batch.step, distributed.everyone(batch.index.tolist()))
+        # The scaler of float16 expects infinite gradients, and leaves such updates out itself.
+        bad = torch.zeros((), device=device) if scaler.is_enabled() else ~_finite(trainable(method))
+        flags = torch.tensor([bool(batch.unreadable), stop()]).to(device, non_blocking=True)
+        values = torch.stack(parts).mean(0)
+        taken = Taken(
+            batch.step,
+            batch.index,
+            tuple(zip(batch.unreadable, batch.reasons, strict=True)),
+            tuple(metrics),
+            distributed.mean(torch.cat((values, bad.to(values).view(1), flags.to(values)))),
+            optimizer.param_groups[0]["lr"],
+            began,
+            arrived,
+        )
+        if wait:
+            taken.check(taken.values.tolist())
+        else:
+            sound &= taken.values[0].isfinite() & (taken.values[-_FLAGS] == 0)
         if clip_grad is not None:
             scaler.unscale_(optimizer)
             nn.utils.clip_grad_norm_(trainable(method), clip_grad)
-        scaler.step(optimizer)
+        with nullcontext() if wait else _undone_unless(sound, trainable(method)):
+            scaler.step(optimizer)
         scaler.update()
         method.after_step()
-        done = time.perf_counter()
-        yield (
-            batch.step,
-            {
-                **values,
-                "lr": optimizer.param_groups[0]["lr"],
-                "images_per_s": len(batch.index) * distributed.world_size() / (done - asked),
-                "wait": (arrived - asked) / (done - asked),
-            },
-        )
-        asked = time.perf_counter()
+        yield replace(taken, ended=time.perf_counter())
+        began = time.perf_counter()
+
+
+def _finite(parameters: Iterable[Tensor]) -> Tensor:
+    """Whether all gradients are: one number on the device."""
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    return torch.stack(torch._foreach_norm(gradients, math.inf)).isfinite().all()
+
+
+@contextmanager
+def _undone_unless(sound: Tensor, parameters: Sequence[Tensor]) -> Iterator[None]:
+    """What happens to the parameters in this context lasts where `sound`, which nobody has to wait for, is true."""
+    before = [parameter.detach().clone() for parameter in parameters]
+    yield
+    with torch.no_grad():
+        for parameter, old in zip(parameters, before, strict=True):
+            parameter.copy_(torch.where(sound, parameter, old))
+
+
+def copied_ahead(batches: Iterable[Batch], device: torch.device) -> Iterator[Batch]:
+    """The batches on the device. To a GPU each is copied while the step before it is worked on."""
+    if device.type != "cuda":
+        return (replace(batch, images=batch.images.to(device)) for batch in batches)
+    return _one_ahead(batches, _Copy(device))
+
+
+class _Copy:
+    """Copies batches to a GPU on a stream of their own."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device, self.stream = device, torch.cuda.Stream(device)
+
+    def start(self, batch: Batch) -> Batch:
+        with torch.cuda.stream(self.stream):
+            # Memory that is not pinned would be copied while the host waits. PyTorch frees it when the copy is done.
+            return replace(batch, images=batch.images.pin_memory().to(self.device, non_blocking=True))
+
+    def finish(self, batch: Batch) -> Batch:
+        current = torch.cuda.current_stream(self.device)
+        current.wait_stream(self.stream)
+        batch.images.record_stream(current)  # its memory must not be given away while a step reads it
+        return batch
+
+
+def _one_ahead(batches: Iterable[Batch], copy: _Copy) -> Iterator[Batch]:
+    under_way: Batch | None = None
+    for batch in batches:
+        ready = None if under_way is None else copy.finish(under_way)
+        under_way = copy.start(batch)
+        if ready is not None:
+            yield ready
+    if under_way is not None:
+        yield copy.finish(under_way)
 
 
 def trainable(module: nn.Module) -> list[Tensor]:

@@ -5,6 +5,7 @@ import math
 import random
 import shutil
 import signal
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,10 @@ from manyview.diagnose import CONTRAST, ContrastMonitor, findings
 from manyview.encoders import EncoderConfig, build_encoder
 from manyview.errors import UserError
 from manyview.evaluate import knn_accuracy
+from manyview.methods.base import ViewBatch
+from manyview.methods.jcl import JCL
 from manyview.run import snapshots
+from manyview.train import Taken, read
 from manyview.views import Augment, recipe
 
 FLAGS = ["--batch-size", "16", "--queue-size", "32", "--seed", "3", "--keys", "2", "--image-size", "16"]
@@ -308,6 +312,50 @@ def test_a_loss_that_is_not_finite_names_step_samples_and_the_last_good_checkpoi
     assert [(row["step"], row["loss"]) for row in lines(run)][-1] == (int(last.stem.split("-")[1]), None)
     assert "NaN or infinite in step" in findings(run)[0].text
     assert not (run / "encoder.safetensors").exists()
+
+
+def test_a_run_whose_steps_are_read_in_bursts_as_on_a_gpu_is_the_same_run(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("manyview.run.pretrain.waits_for", lambda device: False)
+    bursts = list[int]()
+
+    def counted(taken: Sequence[Taken]) -> Iterator[Any]:
+        bursts.append(len(taken))
+        return read(taken)
+
+    monkeypatch.setattr("manyview.run.pretrain.read", counted)
+    run = tmp_path / "run"
+    assert pretrain(run, "--max-steps", "10", "--checkpoint-every", "4", "--log-every", "7", *WATCHED) == 0
+    assert bursts == [4, 3, 1, 2]  # before each epoch's look, checkpoint and line of the log, and at the end
+    assert computed(run) == computed(finished)
+    assert (run / "encoder.safetensors").read_bytes() == (finished / "encoder.safetensors").read_bytes()
+
+
+def test_no_checkpoint_follows_a_step_that_was_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Read late, as on a GPU: the bad step lies between two checkpoints, and is found before the second is written."""
+    monkeypatch.setattr("manyview.run.pretrain.waits_for", lambda device: False)
+    step = JCL.step
+
+    def broken(self: JCL, batch: ViewBatch) -> dict[str, torch.Tensor]:
+        metrics = step(self, batch)
+        if batch.step == 5:  # a finite loss with an infinite gradient
+            metrics["loss"] = metrics["loss"] + (metrics["loss"] - metrics["loss"]).abs().sqrt()
+        return metrics
+
+    monkeypatch.setattr(JCL, "step", broken)
+    run = tmp_path / "run"
+    assert pretrain(run, "--max-steps", "10", "--checkpoint-every", "4", "--log-every", "100") == 2
+    message = capsys.readouterr().err
+    assert "the gradient is not finite in step 5" in message
+    assert "step-00000004.pt" in message
+    assert [path.name for path in sorted((run / "checkpoints").glob("step-*"))] == [
+        "step-00000000.pt",
+        "step-00000004.pt",
+    ]
+    assert [(row["step"], row["loss"] is None) for row in lines(run)] == [(n, n == 5) for n in range(6)]
 
 
 def test_a_wrong_value_leaves_nothing_behind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

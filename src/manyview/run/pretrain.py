@@ -19,7 +19,7 @@ import manyview
 from manyview import distributed
 from manyview.atomic import replacing
 from manyview.config import AnyConfig, plain
-from manyview.data import Batch, Loader, Source, check_unreadable
+from manyview.data import Loader, Source, check_unreadable
 from manyview.data.parts import counts_in_words
 from manyview.diagnose import ContrastMonitor
 from manyview.encoders import load, random_like, save_backbone
@@ -32,7 +32,7 @@ from manyview.run.build import Parts, build
 from manyview.run.files import CHECKPOINTS, CONFIG, ENCODER, UNREADABLE, read_config
 from manyview.run.log import Log
 from manyview.run.saved import read_settings
-from manyview.train import NotFinite, train
+from manyview.train import NotFinite, Taken, read, train
 from manyview.views import Augment
 
 __all__ = ["Stopped", "pretrain", "report", "resume"]
@@ -126,37 +126,55 @@ def finish(run: Path, config: AnyConfig, source: Source, parts: Parts, *, start:
         rank=distributed.rank(),
         world=distributed.world_size(),
     )
-    steps = train(
-        parts.method,
-        listing_unreadable(loader, source, run / UNREADABLE),
-        parts.augment,
-        parts.optimizer,
-        parts.schedule,
-        steps=parts.steps,
-        device=parts.device,
-        clip_grad=config.optim.clip_grad,
-        accumulate=config.optim.accumulate,
-        precision=config.optim.precision,
-        scaler=parts.scaler,
-    )
+    waits = waits_for(parts.device)
+    unreadable = UnreadableList(source, run / UNREADABLE)
     with ExitStack() as stack:
         pending = stack.enter_context(deferred_signals())  # first: the log is closed in peace
         log = Log(run, console, start=start, steps=parts.steps, every=config.run.log_every) if writes else None
         if log is not None:
             stack.enter_context(log)
+        steps = train(
+            parts.method,
+            loader,
+            parts.augment,
+            parts.optimizer,
+            parts.schedule,
+            steps=parts.steps,
+            device=parts.device,
+            clip_grad=config.optim.clip_grad,
+            accumulate=config.optim.accumulate,
+            precision=config.optim.precision,
+            scaler=parts.scaler,
+            stop=lambda: bool(pending),
+            wait=waits,
+        )
+        unread: list[Taken] = []
         try:
-            for step, metrics in steps:
-                done = step + 1
-                # A signal may have reached some ranks before this step and others after it: they agree to stop.
-                signalled = distributed.anyone(bool(pending))
+            for taken in steps:
+                unread.append(taken)
+                done = taken.step + 1
+                saves = done % config.run.checkpoint_every == 0 or done == parts.steps
+                looks = due(done, config, parts)
+                if not (waits or saves or any(looks) or done in wanted or done % config.run.log_every == 0):
+                    continue
+                stopped = False
+                for each, metrics, lost, stop in read(unread):
+                    stopped |= stop
+                    if lost:
+                        unreadable.add(
+                            distributed.everyone([(source.id(number), why) for number, why in each.unreadable])
+                        )
+                    if log is not None:
+                        extra = measured(*looks, config, parts) if each is taken else {}
+                        log.write(each.step, {"epoch": (each.step + 1) / parts.steps_per_epoch, **metrics, **extra})
+                unread.clear()
                 if log is not None:
-                    log.write(step, {"epoch": done / parts.steps_per_epoch, **metrics, **measured(done, config, parts)})
                     if done in wanted:  # before the checkpoint, from which a resumed run would go on without it
                         snapshots.save(run, done, parts.method.encoder)
-                    if done % config.run.checkpoint_every == 0 or done == parts.steps or signalled:
+                    if saves or stopped:
                         log.flush()
                         save(run, config, parts, step=done)
-                if signalled and done < parts.steps:
+                if stopped and done < parts.steps:
                     number = pending[0] if pending else signal.SIGTERM
                     raise Stopped(
                         number,
@@ -183,15 +201,30 @@ def finish(run: Path, config: AnyConfig, source: Source, parts: Parts, *, start:
     return run
 
 
-def measured(done: int, config: AnyConfig, parts: Parts) -> dict[str, float]:
-    """kNN accuracy and contrast in the steps that end an epoch; the contrast also in the last step of the run."""
-    encoder, augment, size = parts.method.encoder, parts.augment, config.views.image_size
-    epoch, values = parts.steps_per_epoch, dict[str, float]()
-    if parts.knn is not None and done % (config.run.knn_every * epoch) == 0:
+def waits_for(device: torch.device) -> bool:
+    """Whether each step is read at once; a GPU works on while the host hands it the next steps."""
+    return device.type != "cuda"
+
+
+def due(done: int, config: AnyConfig, parts: Parts) -> tuple[bool, bool]:
+    """Whether kNN and contrast are evaluated after so many steps; a run has its contrast at the end in any case."""
+    epoch, run = parts.steps_per_epoch, config.run
+    knn = bool(run.knn_every) and done % (run.knn_every * epoch) == 0
+    return knn, bool(run.watch_every) and (done % (run.watch_every * epoch) == 0 or done == parts.steps)
+
+
+def measured(knn: bool, contrast: bool, config: AnyConfig, parts: Parts) -> dict[str, float]:
+    encoder, augment, values = parts.method.encoder, parts.augment, dict[str, float]()
+    if knn and parts.knn is not None:
         values["knn"] = knn_accuracy(
-            encoder, *parts.knn, image_size=size, mean=augment.mean, std=augment.std, workers=config.data.workers
+            encoder,
+            *parts.knn,
+            image_size=config.views.image_size,
+            mean=augment.mean,
+            std=augment.std,
+            workers=config.data.workers,
         )
-    if parts.contrast is not None and (done % (config.run.watch_every * epoch) == 0 or done == parts.steps):
+    if contrast and parts.contrast is not None:
         values |= parts.contrast(encoder)
     return values
 
@@ -251,24 +284,23 @@ def refuse_other_contrast(facts: dict[str, Any], contrast: ContrastMonitor | Non
         )
 
 
-def listing_unreadable(batches: Iterable[Batch], source: Source, path: Path) -> Iterator[Batch]:
-    """The batches, while what some rank could not read is listed beside the run; too much of it ends the run."""
-    listed = set(path.read_text(encoding="utf-8").splitlines()) if path.exists() else set()
+class UnreadableList:
+    """The list beside a run of images that cannot be read; too many of them end the run."""
 
-    def add(entries: Iterable[tuple[str, str]]) -> None:
-        fresh = {f"{name}\t{' '.join(reason.split())}": None for name, reason in entries}.keys() - listed
+    def __init__(self, source: Source, path: Path) -> None:
+        self.source, self.path = source, path
+        self.listed = set(path.read_text(encoding="utf-8").splitlines()) if path.exists() else set[str]()
+        self.add(source.unreadable)
+
+    def add(self, images: Iterable[tuple[str, str]]) -> None:
+        """(id, reason) of what some rank could not read; all ranks are told the same."""
+        fresh = {f"{name}\t{' '.join(reason.split())}": None for name, reason in images}.keys() - self.listed
         if fresh:
-            listed.update(fresh)
+            self.listed.update(fresh)
             if distributed.rank() == 0:
-                with open(path, "a", encoding="utf-8") as file:
+                with open(self.path, "a", encoding="utf-8") as file:
                     file.writelines(f"{line}\n" for line in sorted(fresh))
-            check_unreadable(len(listed), len(source), path)
-
-    add(source.unreadable)
-    for batch in batches:
-        if distributed.anyone(bool(batch.unreadable)):
-            add(distributed.everyone(list(zip(map(source.id, batch.unreadable), batch.reasons, strict=True))))
-        yield batch
+            check_unreadable(len(self.listed), len(self.source), self.path)
 
 
 @contextmanager
