@@ -271,7 +271,7 @@ def test_an_imbalanced_run_resumes_with_the_same_samples(imbalanced: Path, tmp_p
     (again / "report.html").unlink()
     assert main(["report", str(again)]) == 0
     samples = json.loads((again / "config.json").read_text())["data"]["samples"]
-    assert f"nearest to it among {samples}," in (again / "report.html").read_text()
+    assert f"nearest neighbours among {samples} images" in (again / "report.html").read_text()
 
 
 @pytest.mark.parametrize(("key", "value"), [("imbalance", "linear"), ("imbalance", "none"), ("imbalance_ratio", 20.0)])
