@@ -30,7 +30,6 @@ __all__ = [
     "parallel",
     "permute",
     "rank",
-    "whose",
     "world_size",
 ]
 
@@ -114,11 +113,6 @@ def launch() -> str | None:
     name = os.environ.get("TORCHELASTIC_RUN_ID")
     # "none" is torchrun's word where it was given no --rdzv-id; then its process tells it from others.
     return f"{socket.gethostname()}:{os.getppid()}" if name == "none" else name
-
-
-def whose() -> str:
-    """Which of several processes speaks, for messages."""
-    return "" if os.environ.get("RANK", "0") == "0" else f" (rank {os.environ['RANK']})"
 
 
 def local_device() -> torch.device:

@@ -10,7 +10,7 @@ from rich.table import Column
 from rich.table import Table as Grid
 
 from manyview.data import open_source
-from manyview.errors import UserError
+from manyview.errors import Stopped, UserError
 from manyview.reproduce.job import place
 from manyview.reproduce.present import write_files
 from manyview.reproduce.recipe import Recipe
@@ -21,7 +21,6 @@ from manyview.reproduce.setting import Scale, Setting
 from manyview.reproduce.store import Store
 from manyview.reproduce.verdict import are
 from manyview.run.files import PAGE
-from manyview.run.pretrain import Stopped
 
 __all__ = ["RECIPES", "Outcome", "Scale", "Setting", "find", "list_recipes", "reproduce", "write_results"]
 

@@ -9,12 +9,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from manyview.errors import UserError
+from manyview.errors import Stopped, UserError
 from manyview.reproduce.job import LOCK, Job, alone, place
 from manyview.reproduce.recipe import Recipe
 from manyview.reproduce.setting import Setting
 from manyview.reproduce.store import Store
-from manyview.run.pretrain import Stopped
 
 __all__ = ["Outcome", "carry_out", "done_of", "duration"]
 

@@ -23,7 +23,7 @@ from manyview.data import Loader, Source, check_unreadable
 from manyview.data.parts import counts_in_words
 from manyview.diagnose import ContrastMonitor
 from manyview.encoders import load, random_like, save_backbone
-from manyview.errors import UserError
+from manyview.errors import Stopped, UserError
 from manyview.evaluate import knn_accuracy
 from manyview.methods.base import Method
 from manyview.report import beside, collect, write_report
@@ -35,19 +35,11 @@ from manyview.run.saved import read_settings
 from manyview.train import NotFinite, Taken, read, train
 from manyview.views import Augment
 
-__all__ = ["Stopped", "pretrain", "report", "resume"]
+__all__ = ["pretrain", "report", "resume"]
 
 # A resumed run may differ in these: they decide where and how fast it runs, not what it computes.
 FREE = {"out", "config", "preset", "device", "compile", "checkpoint_every", "keep", "log_every", "data", "workers"}
 LR_RULES = {"none": "", "linear": " per 256 samples", "sqrt": " by the root of the batch over 256"}
-
-
-class Stopped(Exception):
-    """A signal ended the run early, after a whole step and with everything saved."""
-
-    def __init__(self, number: int, message: str) -> None:
-        super().__init__(message)
-        self.number = number
 
 
 def pretrain(kind: type[Method], config: AnyConfig, source: Source, console: Console) -> Path:

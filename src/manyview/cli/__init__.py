@@ -1,0 +1,68 @@
+"""The command line. A command is a file here, which is imported when the command is called."""
+
+import os
+import sys
+from importlib import import_module
+
+from manyview.allocator import keep_freed_memory
+from manyview.errors import Stopped, UserError
+
+__all__ = ["COMMANDS", "main"]
+
+COMMANDS = {
+    "pretrain": "Train an encoder without labels: `pretrain METHOD --data … --out …`.",
+    "resume": "Continue an interrupted run: `resume RUN`.",
+    "evaluate": "Evaluate a frozen encoder: `evaluate PROTOCOL RUN --data …`.",
+    "embed": "Write the features of images to a file: `embed RUN --data … --out features.npz`.",
+    "export": "Write the encoder for other programs: `export RUN --format torchvision --out resnet50.safetensors`.",
+    "report": "Write the report of a run, report.html: `report RUN [--against OTHER]`.",
+    "diagnose": "Find problems of a run: `diagnose RUN`.",
+    "views": "Draw the views that a method trains on: `views --data … --method jcl`, with the flags of `pretrain`.",
+    "pack": "Pack images into one memory-mapped file: `pack --data … --out images.safetensors`.",
+    "reproduce": "Run a table or figure of a paper: `reproduce RECIPE --data …`; `reproduce --list` names them.",
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs one command. A user's mistake is one line on stderr and exit code 2."""
+    keep_freed_memory()
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        if not words or words[0] in ("-h", "--help"):
+            overview()
+        elif words[0] == "--version":
+            from manyview import __version__
+
+            print(__version__)
+        elif words[0] in COMMANDS:
+            import_module(f"{__name__}.{words[0]}").run(words[1:])
+        else:
+            raise UserError(f"no command {words[0]!r}: choose one of {', '.join(COMMANDS)} (`manyview --help`)")
+    except UserError as error:
+        rank = os.environ.get("RANK", "0")
+        print(f"manyview{'' if rank == '0' else f' (rank {rank})'}: {error}", file=sys.stderr)
+        return 2
+    except Stopped as stop:
+        if os.environ.get("RANK", "0") == "0":
+            print(stop)
+        return 128 + stop.number
+    except KeyboardInterrupt:
+        print("manyview: interrupted", file=sys.stderr)
+        return 130
+    return 0
+
+
+def overview() -> None:
+    from rich.table import Table
+
+    from manyview.cli.shared import console
+
+    console.print("[bold]manyview[/]: image representations from many views and many positives, without labels\n")
+    grid = Table(show_header=False, box=None, padding=(0, 2))
+    for name, description in COMMANDS.items():
+        grid.add_row(f"manyview {name}", description)
+    console.print(grid)
+    console.print(
+        "\nEach command explains its flags with --help. Start with "
+        "`manyview pretrain jcl --data scenes --out runs/jcl`."
+    )

@@ -1,0 +1,35 @@
+"""`manyview diagnose`: find problems of a run."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+from rich.table import Table
+from rich.text import Text
+
+from manyview.cli.shared import console
+
+__all__ = ["run"]
+
+COLOURS = {"problem": "red", "warning": "yellow", "good": "green", "unknown": "dim"}
+
+
+@dataclass(frozen=True)
+class Args:
+    """Find problems of a run and say what to do about them."""
+
+    run: tyro.conf.Positional[Path]
+    """Run directory. The run may still be training."""
+
+
+def run(words: list[str]) -> None:
+    args = tyro.cli(Args, prog="manyview diagnose", args=words)
+    from manyview.diagnose import findings
+
+    found = findings(args.run)
+    grid = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    for finding in found:
+        grid.add_row(Text(finding.level, COLOURS[finding.level]), Text(f"{finding.about}: {finding.text}"))
+        if finding.advice:
+            grid.add_row("", Text(f"→ {finding.advice}"))
+    console.print(grid if found else "There is nothing to judge yet.")

@@ -1,0 +1,35 @@
+"""What a command does not need is not imported: seconds differ between machines, modules do not."""
+
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import sys
+from manyview.cli import main
+try:
+    main(sys.argv[1:])
+except SystemExit:
+    pass
+print("\\n", *sys.modules)
+"""
+SLOW = {"matplotlib", "scipy", "sklearn", "tensorboard", "timm", "torchvision"}
+
+
+def imported(*words: str) -> set[str]:
+    """The top-level modules that are there after a command."""
+    output = subprocess.run([sys.executable, "-c", PROGRAM, *words], capture_output=True, check=True, text=True).stdout
+    return {name.partition(".")[0] for name in output.splitlines()[-1].split()}
+
+
+@pytest.mark.parametrize(
+    "words", [["--version"], ["--help"], ["nonsense"], ["pretrain", "--help"], ["pretrain", "nonsense"]]
+)
+def test_what_explains_itself_imports_no_torch(words: list[str]) -> None:
+    assert not imported(*words) & {"torch", "tyro", "numpy", *SLOW}
+
+
+@pytest.mark.parametrize("command", ["resume", "embed", "export", "report", "diagnose", "views", "pack", "reproduce"])
+def test_the_flags_of_a_command_import_no_torch(command: str) -> None:
+    assert not imported(command, "--help") & {"torch", "numpy", *SLOW}
