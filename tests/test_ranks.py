@@ -17,7 +17,7 @@ from manyview.diagnose import CONTRAST
 from manyview.run import checkpoint
 
 FLAGS = ["--data", "scenes:64", "--seed", "3", "--batch-size", "16", "--image-size", "16", "--dim", "32"]
-FLAGS += ["--watch-every", "2"]  # epochs of four steps: mostly once, at the end
+FLAGS += ["--contrast-every", "2"]  # epochs of four steps: mostly once, at the end
 OWN = {
     "jcl": ["--queue-size", "40", "--keys", "2"],
     "moco-v2": ["--queue-size", "40"],
@@ -65,7 +65,7 @@ def check_equal(alone: Path, together: Path, leave_out: Callable[[str], bool] = 
     first, second = state(alone), state(together)
     for one, other in zip(lines(alone), lines(together), strict=True):
         assert abs(one["loss"] - other["loss"]) < 1e-9
-        assert one.keys() == other.keys()  # of several ranks one watches too
+        assert one.keys() == other.keys()  # of several ranks one measures contrast too
     mine, yours = ({k: v for k, v in s["method"].items() if not leave_out(k)} for s in (first, second))
     assert gap(mine, yours) < 1e-9  # parameters of both encoders, and the queue
     # SGD's momentum is a sum of the gradients of all steps.
@@ -109,7 +109,7 @@ def test_synchronised_statistics_are_those_of_one_large_batch(tmp_path: Path) ->
 @pytest.mark.skipif(sys.platform != "linux", reason="finds the ranks in /proc")
 def test_killed_ranks_restart_all_and_change_nothing(tmp_path: Path) -> None:
     whole, killed, log = tmp_path / "whole", tmp_path / "killed", tmp_path / "log"
-    flags = ["--max-steps", "40", "--checkpoint-every", "3", "--watch-every", "4"]
+    flags = ["--max-steps", "40", "--checkpoint-every", "3", "--contrast-every", "4"]
     assert TwoRanks(*words("jcl", whole, *flags), log=log).wait() == 0, log.read_text()
     run = TwoRanks(*words("jcl", killed, *flags), log=log, restarts=3)
     for victim, step in (1, random.randrange(1, 5) * 3), (0, random.randrange(6, 10) * 3):

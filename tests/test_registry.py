@@ -69,7 +69,7 @@ def test_a_method_of_another_package_is_a_command_like_ours(tmp_path: Path) -> N
         "2",
         "--temperature",
         "0.1",
-        "--watch-every",
+        "--contrast-every",
         "0",
     ]
     done = run(tmp_path, "-m", "manyview", "pretrain", "cool", *flags, "--out", str(out))

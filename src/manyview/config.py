@@ -15,7 +15,7 @@ Precision = Literal["float32", "bf16", "fp16", "float64"]
 
 @dataclass(frozen=True)
 class RunConfig:
-    """Where the run is kept and how it is watched."""
+    """Where the run is kept and what is measured during training."""
 
     out: Path
     """Run directory; must be new or empty (an interrupted run goes on with `manyview resume OUT`, one that torchrun
@@ -42,15 +42,15 @@ class RunConfig:
     log_every: Annotated[int, Positive] = 50
     """Steps between printed lines when the output is not a terminal."""
     knn_every: Annotated[int, NotNegative] = 0
-    """Epochs between kNN evaluations during the training (labelled data only); 0 for none."""
-    watch_every: Annotated[int, NotNegative] = 1
-    """Epochs between looks at the contrast (entropy of the negative weights, alignment, uniformity …) of the same 5
-    views of 512 images, whatever the method; the last step has one too; 0 for none."""
-    watch_data: str | None = None
-    """Images to look at instead of the test split of the data, or of training images where it has none; anything that
-    `data` takes."""
-    watch_t_neg: Annotated[float, Positive] = 2.0
-    """t⁻ of the negative weights in these looks: one value for all methods that are compared."""
+    """Measure kNN accuracy every N epochs (labelled data only). 0: never."""
+    contrast_every: Annotated[int, NotNegative] = 1
+    """Measure contrast (entropy of the negative weights, alignment, uniformity …) every N epochs and in the last step,
+    on the same 5 views of 512 images for every method. 0: never."""
+    contrast_data: str | None = None
+    """Images for the contrast; anything that `data` takes. Default: the test split of the data, or training images
+    where it has none."""
+    contrast_t_neg: Annotated[float, Positive] = 2.0
+    """t⁻ of the negative weights in the contrast. Use the same value for all runs that you compare."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from manyview.evaluate import Features, embed
 from manyview.methods import described
 from manyview.run.flags import file_flags
 
-SMALL = ["--batch-size", "16", "--max-steps", "2", "--image-size", "32", "--watch-every", "0"]
+SMALL = ["--batch-size", "16", "--max-steps", "2", "--image-size", "32", "--contrast-every", "0"]
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +135,7 @@ def test_flags_override_a_config_file_which_overrides_the_preset(tmp_path: Path)
     file = tmp_path / "my.toml"
     file.write_text("lr = 0.5\nbatch-size = 16\n[method]\nqueue_size = 20\nmask-own = true\nmomentum = 0.5\n")
     out = tmp_path / "run"
-    words = ["--config", str(file), "--momentum", "0.7", "--max-steps", "1", "--watch-every", "0"]
+    words = ["--config", str(file), "--momentum", "0.7", "--max-steps", "1", "--contrast-every", "0"]
     assert main(["pretrain", "moco-v2", "--data", "scenes:64", "--out", str(out), *words]) == 0
     config = json.loads((out / "config.json").read_text())["config"]
     assert (config["optim"]["lr"], config["optim"]["batch_size"]) == (0.5, 16)
@@ -268,7 +268,7 @@ def test_exports_load_where_they_are_meant_to(run: Path, tmp_path: Path) -> None
 
 def test_the_report_sets_another_encoder_beside_the_run(run: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
-    flags = [*SMALL[:2], "--max-steps", "1", "--watch-every", "0", "--image-size", "24"]
+    flags = [*SMALL[:2], "--max-steps", "1", "--contrast-every", "0", "--image-size", "24"]
     assert main(["pretrain", "simclr", "--data", "scenes:64", "--out", str(other), *flags]) == 0
     assert main(["report", str(run), "--against", str(other)]) == 0
     page = (run / "report.html").read_text()

@@ -194,7 +194,7 @@ def test_images_of_differing_sizes_are_cut_and_unreadable_ones_passed_over(worke
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_fewer_than_two_readable_images_are_refused(count: int) -> None:
-    with pytest.raises(UserError, match=r"needs two images, and \d can be read: .*--watch-data.*--watch-every 0"):
+    with pytest.raises(UserError, match=r"needs two images, and \d can be read: .*--contrast-data.*--contrast-every 0"):
         monitor(Photos(count, every=2))
 
 

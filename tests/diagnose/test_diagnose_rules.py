@@ -108,7 +108,7 @@ def test_embeddings_that_were_not_measured_are_not_judged() -> None:
     finding = found("Embeddings", facts(rows(variance=nothing, effective_rank=nothing)))
     assert finding is not None
     assert finding.level == "unknown"
-    assert "--watch-every" in finding.advice
+    assert "--contrast-every" in finding.advice
 
 
 def test_a_loss_that_is_no_number_names_its_step() -> None:

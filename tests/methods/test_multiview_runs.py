@@ -15,7 +15,7 @@ from manyview.data.missing import Incomplete
 from manyview.encoders import Towers, load
 from manyview.views.colourspaces import SPLITS
 
-FEW = ["--data", "scenes:64", "--batch-size", "16", "--image-size", "16", "--max-steps", "3", "--watch-every", "0"]
+FEW = ["--data", "scenes:64", "--batch-size", "16", "--image-size", "16", "--max-steps", "3", "--contrast-every", "0"]
 VIEWS = "lab,depth,normals,segmentation"
 
 
@@ -85,9 +85,9 @@ def test_the_other_methods_run_from_the_command_line(method: str, tmp_path: Path
     assert load(tmp_path / "run").card.split == ("RGB" if method == "pirl" else "L,depth")
 
 
-def test_predictions_have_no_contrast_to_watch(tmp_path: Path) -> None:
-    out, watched = tmp_path / "run", [*FEW[:-2], "--watch-every", "1"]
-    assert main(["pretrain", "predictive", *watched, "--views", "L,depth", "--out", str(out)]) == 0
+def test_predictions_have_no_contrast_to_measure(tmp_path: Path) -> None:
+    out, flags = tmp_path / "run", [*FEW[:-2], "--contrast-every", "1"]
+    assert main(["pretrain", "predictive", *flags, "--views", "L,depth", "--out", str(out)]) == 0
     assert not any("entropy" in line for line in lines(out))
     assert main(["diagnose", str(out)]) == 0
 

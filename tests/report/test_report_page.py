@@ -199,13 +199,14 @@ def test_a_whole_run_gives_every_section(whole: Page) -> None:
     assert "Unreadable images" not in whole.text
     assert "JCL on scenes" in whole.text
     assert "kNN top-1 on scenes: 71.4 %. Random encoder: 31.2 % ( +40.2 points )." in whole.text
-    assert re.search(r"Loss \d\.\d{3} chance: 8\.32 ", whole.text)  # log 4,097
+    assert re.search(r"Final loss \d\.\d{2} chance: 8\.32 ", whole.text)  # log 4,097
     assert "71.4 % (69.5 % – 73.2 %)" in whole.text
     assert "Tested on scenes (test split). 10,000 training images, 2,000 test images, 10 classes." in whole.text
     assert "Preprocessing: 32×32 as stored. Settings: k 200; temperature 0.07." in whole.text
     assert "Settings: l2 0.0001 (trained), 0.01 (random)." in whole.text
     assert "manyview embed" in whole.text
     assert "manyview.load" in whole.text
+    assert "size 32×32 classes box, cone, torus" in whole.text
 
 
 def test_the_curves_are_described_in_words(whole: Page) -> None:
@@ -282,7 +283,7 @@ def test_the_diagnosis_names_level_numbers_and_way_out(tmp_path: Path) -> None:
         in page.text
     )
     assert (
-        "problem Data loading Training waited for data 50.0 % of the time. Use more reader processes (--workers 2)"
+        "problem Data loading Training waited for data 50.0 % of the time. → Use more reader processes (--workers 2)"
         in page.text
     )
     assert "good Queue The queue holds 4,096" not in page.text  # it is most of the 5,120 images

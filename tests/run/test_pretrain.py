@@ -28,8 +28,8 @@ from manyview.train import Taken, read
 from manyview.views import Augment, recipe
 
 FLAGS = ["--batch-size", "16", "--queue-size", "32", "--seed", "3", "--keys", "2", "--image-size", "16"]
-FLAGS += ["--watch-every", "0"]  # it takes longer than the steps of these runs
-WATCHED = ["--watch-every", "1"]
+FLAGS += ["--contrast-every", "0"]  # it takes longer than the steps of these runs
+MEASURED = ["--contrast-every", "1"]
 
 
 def pretrain(out: Path, *flags: str, method: str = "jcl", data: str = "scenes:64") -> int:
@@ -51,7 +51,7 @@ def computed(run: Path) -> list[dict[str, float]]:
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One undisturbed run that many tests look at."""
     run = tmp_path_factory.mktemp("runs") / "jcl"
-    assert pretrain(run, "--max-steps", "10", "--checkpoint-every", "4", *WATCHED) == 0
+    assert pretrain(run, "--max-steps", "10", "--checkpoint-every", "4", *MEASURED) == 0
     return run
 
 
@@ -135,7 +135,7 @@ def test_a_killed_run_resumes_to_the_same_bytes(tmp_path: Path, method: str, wor
     own |= {"cmc": ["--draw", "20", "--contrast", "nce", "--views", "lab,depth", "--missing", "0.3"]}
     words = ["pretrain", method, "--data", "scenes:64", "--seed", "3", "--batch-size", "16", "--image-size", "16"]
     words += [*own[method], "--max-steps", "30", "--checkpoint-every", "3", "--workers", workers]
-    words += ["--watch-every", "3", "--snapshots", "4"]
+    words += ["--contrast-every", "3", "--snapshots", "4"]
     assert main([*words, "--out", str(whole)]) == 0
     victim, step = Command(*words, "--out", str(killed), log=log), random.randrange(1, 8) * 3
     victim.wait_until(lambda: (killed / f"checkpoints/step-{step:08d}.pt").exists())
@@ -381,10 +381,10 @@ def test_a_wrong_value_leaves_nothing_behind(tmp_path: Path, capsys: pytest.Capt
         (["--imbalance-ratio", "0.5"], "--imbalance-ratio 0.5 must be at least 1"),
         (["--imbalance", "exponential", "--imbalance-ratio", "0"], "--imbalance-ratio 0 must be at least 1"),
         (["--imbalance", "linear", "--unlabelled"], "--imbalance linear needs labels"),
-        (["--watch-every", "-1"], "--watch-every -1 must not be negative"),
-        (["--watch-t-neg", "0"], "--watch-t-neg 0 must be greater than 0"),
-        ([*WATCHED, "--watch-data", "nowhere/"], "--watch-data: 'nowhere/' does not exist"),
-        ([*WATCHED, "--watch-data", "scenes:0"], "--watch-data: 'scenes:0' does not say how many images"),
+        (["--contrast-every", "-1"], "--contrast-every -1 must not be negative"),
+        (["--contrast-t-neg", "0"], "--contrast-t-neg 0 must be greater than 0"),
+        ([*MEASURED, "--contrast-data", "nowhere/"], "--contrast-data: 'nowhere/' does not exist"),
+        ([*MEASURED, "--contrast-data", "scenes:0"], "--contrast-data: 'scenes:0' does not say how many images"),
     ):
         assert pretrain(tmp_path / "run", "--max-steps", "2", *flags) == 2, flags
         message = capsys.readouterr().err
@@ -422,7 +422,7 @@ def test_too_many_unreadable_images_end_the_run(tmp_path: Path, capsys: pytest.C
     assert "cannot be read, more than 5%" in capsys.readouterr().err
 
 
-def test_knn_is_watched_every_n_epochs(tmp_path: Path) -> None:
+def test_knn_is_measured_every_n_epochs(tmp_path: Path) -> None:
     assert pretrain(tmp_path / "run", "--epochs", "3", "--knn-every", "2") == 0
     measured = {entry["step"]: entry["knn"] for entry in lines(tmp_path / "run") if "knn" in entry}
     assert set(measured) == {7}
@@ -441,21 +441,21 @@ def test_the_workers_of_a_run_read_for_knn_too(tmp_path: Path, monkeypatch: pyte
     assert asked == [2]
 
 
-def test_watching_knn_does_not_change_the_run(finished: Path, tmp_path: Path) -> None:
+def test_measuring_knn_does_not_change_the_run(finished: Path, tmp_path: Path) -> None:
     assert pretrain(tmp_path / "run", "--max-steps", "10", "--knn-every", "1") == 0
     assert (tmp_path / "run/encoder.safetensors").read_bytes() == (finished / "encoder.safetensors").read_bytes()
 
 
-def watched(run: Path) -> dict[int, dict[str, float]]:
+def measured(run: Path) -> dict[int, dict[str, float]]:
     """The contrast by step, where there is any."""
     rows = {entry["step"]: {key: entry[key] for key in CONTRAST if key in entry} for entry in lines(run)}
     return {step: row for step, row in rows.items() if row}
 
 
-def test_contrast_is_watched_at_the_end_of_epochs_and_of_the_run(finished: Path) -> None:
-    looks = watched(finished)
-    assert list(looks) == [3, 7, 9]  # epochs of four steps
-    for values in looks.values():
+def test_contrast_is_measured_at_the_end_of_epochs_and_of_the_run(finished: Path) -> None:
+    found = measured(finished)
+    assert list(found) == [3, 7, 9]  # epochs of four steps
+    for values in found.values():
         assert tuple(values) == CONTRAST
         assert 0 < values["entropy"] < values["max_entropy"] == pytest.approx(math.log(255))
         assert 1 / 255 < values["nearest_weight"] < 1
@@ -469,7 +469,7 @@ def test_contrast_is_watched_at_the_end_of_epochs_and_of_the_run(finished: Path)
     assert "Conditional entropy of the negative weights: from" in page
 
 
-def test_what_is_watched_are_the_weights_of_that_step(finished: Path) -> None:
+def test_what_is_measured_are_the_weights_of_that_step(finished: Path) -> None:
     state = torch.load(finished / "checkpoints/step-00000008.pt", weights_only=True)["method"]
     encoder = build_encoder(EncoderConfig(backbone="tiny"))
     encoder.load_state_dict(
@@ -477,34 +477,34 @@ def test_what_is_watched_are_the_weights_of_that_step(finished: Path) -> None:
     )
     augment = Augment(recipe("moco-v2", min_crop=0.6), views=2, size=16, seed=3)
     again = ContrastMonitor(open_source("scenes:64", split="test"), augment, name="scenes", t_neg=2.0)
-    assert again(encoder) == watched(finished)[7]
+    assert again(encoder) == measured(finished)[7]
 
 
-def test_watching_contrast_does_not_change_the_run(finished: Path, tmp_path: Path) -> None:
+def test_measuring_contrast_does_not_change_the_run(finished: Path, tmp_path: Path) -> None:
     assert pretrain(tmp_path / "run", "--max-steps", "10") == 0
-    assert watched(tmp_path / "run") == {}
+    assert measured(tmp_path / "run") == {}
     assert json.loads((tmp_path / "run/config.json").read_text())["contrast"] is None
     assert (tmp_path / "run/encoder.safetensors").read_bytes() == (finished / "encoder.safetensors").read_bytes()
 
 
-def test_methods_are_watched_alike(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A run shorter than an epoch has one look; another t⁻ changes what depends on it."""
+def test_methods_are_measured_alike(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A run shorter than an epoch has one measurement; another t⁻ changes what depends on it."""
     words = ["--data", "scenes:64", "--seed", "3", "--batch-size", "16", "--image-size", "16", "--max-steps", "2"]
     for t_neg in ("2", "4"):
-        assert main(["pretrain", "simclr", *words, "--out", str(tmp_path / t_neg), "--watch-t-neg", t_neg]) == 0
+        assert main(["pretrain", "simclr", *words, "--out", str(tmp_path / t_neg), "--contrast-t-neg", t_neg]) == 0
     assert "measured on 512 images of scenes (test split)" in capsys.readouterr().out
-    two, four = watched(tmp_path / "2")[1], watched(tmp_path / "4")[1]
-    assert list(watched(tmp_path / "2")) == [1]
-    assert two["max_entropy"] == pytest.approx(watched(finished)[9]["max_entropy"])
+    two, four = measured(tmp_path / "2")[1], measured(tmp_path / "4")[1]
+    assert list(measured(tmp_path / "2")) == [1]
+    assert two["max_entropy"] == pytest.approx(measured(finished)[9]["max_entropy"])
     assert two["nearest_weight"] < four["nearest_weight"]
     assert two["uniformity"] == four["uniformity"]
 
 
-def test_contrast_is_watched_on_training_images_where_there_are_no_others(
+def test_contrast_is_measured_on_training_images_where_there_are_no_others(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data, run, whole = photos(tmp_path / "photos", 64, broken=3), tmp_path / "run", tmp_path / "whole"
-    assert pretrain(whole, "--max-steps", "6", *WATCHED, data=str(data)) == 0
+    assert pretrain(whole, "--max-steps", "6", *MEASURED, data=str(data)) == 0
     assert "measured on 61 images of" in " ".join(capsys.readouterr().out.split())
     facts = json.loads((whole / "config.json").read_text())
     assert facts["contrast"]["data"].endswith("photos/ (training data)")
@@ -514,46 +514,46 @@ def test_contrast_is_watched_on_training_images_where_there_are_no_others(
     moved = data.rename(tmp_path / "moved")
     assert main(["resume", str(run), "--data", str(moved)]) == 0
     assert computed(run) == computed(whole)
-    assert list(watched(run)) == [3, 5]
+    assert list(measured(run)) == [3, 5]
 
 
 def test_a_set_whose_test_part_is_missing_can_still_be_learnt_from(tmp_path: Path) -> None:
     photos(tmp_path / "train", 0, broken=0)
     photos(tmp_path / "train/n01", 32, broken=0)
-    assert pretrain(tmp_path / "run", "--max-steps", "2", *WATCHED, data=f"imagenet:{tmp_path}") == 0
+    assert pretrain(tmp_path / "run", "--max-steps", "2", *MEASURED, data=f"imagenet:{tmp_path}") == 0
     facts = json.loads((tmp_path / "run/config.json").read_text())
     assert facts["contrast"]["data"] == "imagenet (training data)"
 
 
-def test_contrast_is_watched_on_the_images_that_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_contrast_is_measured_on_the_images_that_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data, run = photos(tmp_path / "photos", 20, broken=0), tmp_path / "run"
-    flags = [*WATCHED, "--watch-data", str(data), "--precision", "float64"]
+    flags = [*MEASURED, "--contrast-data", str(data), "--precision", "float64"]
     assert pretrain(run, "--max-steps", "2", *flags) == 0
     facts = json.loads((run / "config.json").read_text())
-    assert facts["contrast"]["data"].endswith("photos/ (--watch-data)")
+    assert facts["contrast"]["data"].endswith("photos/ (--contrast-data)")
     assert facts["contrast"]["samples"] == 20
-    assert watched(run)[1]["max_entropy"] == pytest.approx(math.log(19))
+    assert measured(run)[1]["max_entropy"] == pytest.approx(math.log(19))
     (data / "000.jpg").unlink()
     assert main(["resume", str(run)]) == 2
-    assert "photos/ (--watch-data) holds other images" in capsys.readouterr().err
+    assert "photos/ (--contrast-data) holds other images" in capsys.readouterr().err
 
 
-def test_images_to_watch_of_which_too_few_can_be_read_are_refused(
+def test_images_to_measure_of_which_too_few_can_be_read_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = photos(tmp_path / "photos", 1, broken=0)
-    assert pretrain(tmp_path / "run", "--max-steps", "2", *WATCHED, "--watch-data", str(data)) == 2
+    assert pretrain(tmp_path / "run", "--max-steps", "2", *MEASURED, "--contrast-data", str(data)) == 2
     message = capsys.readouterr().err
-    assert "photos/ (--watch-data): it needs two images, and 1 can be read" in message
+    assert "photos/ (--contrast-data): it needs two images, and 1 can be read" in message
     assert not (tmp_path / "run").exists()
 
 
-def test_resume_refuses_to_watch_in_another_way(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_resume_refuses_to_measure_in_another_way(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = tmp_path / "run"
     assert pretrain(run, "--max-steps", "2") == 0
-    edit_config(run, "run", "watch_t_neg", 3.0)
+    edit_config(run, "run", "contrast_t_neg", 3.0)
     assert main(["resume", str(run)]) == 2
-    assert "+ watch_t_neg = 3.0" in capsys.readouterr().err
+    assert "+ contrast_t_neg = 3.0" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("flags", [["--norm", "group"], ["--bn-splits", "4"], ["--optimizer", "adamw", "--lr", "1e-3"]])
@@ -578,7 +578,7 @@ def test_a_batch_in_four_parts_is_the_batch(tmp_path: Path, method: str) -> None
         "group",
     ]
     words += ["--image-size", "16", "--norm", "group", "--precision", "float64", "--max-steps", "3"]
-    words += ["--watch-every", "0"]
+    words += ["--contrast-every", "0"]
     for accumulate in ("1", "4"):
         assert main([*words, "--accumulate", accumulate, "--out", str(tmp_path / accumulate)]) == 0
     whole, parts = (torch.load(tmp_path / a / "checkpoints/latest.pt", weights_only=True) for a in ("1", "4"))
@@ -594,7 +594,7 @@ def test_half_precision_learns_nearly_the_same_and_resumes_exactly(
     finished: Path, tmp_path: Path, precision: str
 ) -> None:
     run, again = tmp_path / "run", tmp_path / "again"
-    assert pretrain(run, "--max-steps", "10", "--checkpoint-every", "4", "--precision", precision, *WATCHED) == 0
+    assert pretrain(run, "--max-steps", "10", "--checkpoint-every", "4", "--precision", precision, *MEASURED) == 0
     for half, full in zip(lines(run), lines(finished), strict=True):
         assert half["loss"] != full["loss"]
         assert half["loss"] == pytest.approx(full["loss"], rel=0.05)

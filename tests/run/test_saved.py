@@ -14,6 +14,7 @@ from manyview.encoders import EncoderConfig
 from manyview.errors import UserError
 from manyview.methods import described, find
 from manyview.run import presets
+from manyview.run.flags import file_flags
 from manyview.run.saved import read_settings, saved_config
 
 
@@ -37,7 +38,7 @@ def test_what_was_written_is_read(name: str, tmp_path: Path) -> None:
 def test_every_kind_of_value_is_read(tmp_path: Path) -> None:
     config = replace(
         config_of("jcl", tmp_path),
-        run=RunConfig(out=tmp_path, config=Path("my.toml"), compile=True, watch_data="photos/"),
+        run=RunConfig(out=tmp_path, config=Path("my.toml"), compile=True, contrast_data="photos/"),
         data=DataConfig(data="scenes", subset=3, imbalance="linear"),
         encoder=EncoderConfig(split="lab,depth"),
         optim=OptimConfig(clip_grad=1.5, milestones=(), max_steps=7),
@@ -49,6 +50,16 @@ def test_every_kind_of_value_is_read(tmp_path: Path) -> None:
 def test_a_moved_run_is_read_where_it_lies(tmp_path: Path) -> None:
     write(tmp_path, "jcl", config_of("jcl", Path("elsewhere")))
     assert saved_config(tmp_path)[1].run.out == tmp_path
+
+
+def test_settings_that_had_another_name_are_read(tmp_path: Path) -> None:
+    values = plain(config_of("jcl", tmp_path))
+    del values["run"]["contrast_every"], values["run"]["contrast_data"], values["run"]["contrast_t_neg"]
+    values["run"] |= {"watch_every": 3, "watch_data": "photos/", "watch_t_neg": 1.5}
+    run = read_settings(find("jcl"), values, tmp_path).run
+    assert (run.contrast_every, run.contrast_data, run.contrast_t_neg) == (3, "photos/", 1.5)
+    (tmp_path / "config.json").write_text(json.dumps({"method": "jcl", "config": values}))
+    assert "--contrast-every" in file_flags(tmp_path / "config.json")
 
 
 def test_a_setting_newer_than_the_file_has_its_default(tmp_path: Path) -> None:

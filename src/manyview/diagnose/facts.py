@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from manyview.diagnose.contrast import CONTRAST
@@ -76,6 +77,12 @@ class Facts:
         """Steps and values of one metric, wherever it was measured."""
         found = [(row["step"], value) for row in self.metrics if (value := number(row.get(key))) is not None]
         return [step for step, _ in found], [value for _, value in found]
+
+    @property
+    def final_loss(self) -> float | None:
+        """The mean over the last 5 % of the steps: a single batch says little."""
+        losses = self.series("loss")[1]
+        return fmean(losses[-max(1, len(losses) // 20) :]) if losses else None
 
     @property
     def diagnostics(self) -> list[str]:

@@ -47,7 +47,7 @@ class ContrastMonitor:
         if len(self) < 2:
             raise UserError(
                 f"contrast cannot be measured on {name}: it needs two images, and {len(self)} can be read: name other "
-                "images with --watch-data, or use --watch-every 0"
+                "images with --contrast-data, or use --contrast-every 0"
             )
 
     def __len__(self) -> int:

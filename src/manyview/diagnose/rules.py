@@ -42,7 +42,7 @@ def _collapse(facts: Facts) -> Finding | None:
     if not variances or not ranks:
         if not facts.metrics:
             return None
-        advice = "Train with --watch-every 1 to measure them after every epoch."
+        advice = "Train with --contrast-every 1 to measure them after every epoch."
         return Finding("unknown", "Embeddings", "Variance and rank of the embeddings were not measured.", advice)
     variance, rank, dim = variances[-1], ranks[-1], number(facts.setting("encoder", "dim")) or 0.0
     words = f"Variance {variance:.2f} (0: all equal, 1: spread out), effective rank {rank:.1f}"
@@ -79,10 +79,9 @@ def _not_finite(facts: Facts) -> Finding | None:
 def _against_chance(facts: Facts) -> Finding | None:
     """Not for methods without a chance level, and not while a queue still holds its random initial vectors, which are
     easily told from keys."""
-    losses, chance = facts.series("loss")[1], facts.chance
-    if chance is None or not losses or _pushed(facts) < (number(facts.setting("method", "queue_size")) or 0):
+    end, chance = facts.final_loss, facts.chance
+    if chance is None or end is None or _pushed(facts) < (number(facts.setting("method", "queue_size")) or 0):
         return None
-    end = fmean(losses[-max(1, len(losses) // _PARTS) :])
     if end >= _GUESSING * chance.loss:
         text = f"The final loss, {end:.2f}, is no better than chance ({chance_level(chance)}). Nothing was learnt."
         advice = "Try another --lr, more --epochs, or weaker augmentation (--min-crop 0.6)."
@@ -202,7 +201,7 @@ def _knn_course(facts: Facts) -> Finding | None:
         if not facts.metrics or not facts.data.get("classes"):
             return None
         advice = "Train with --knn-every 1 to measure it after every epoch."
-        return Finding("unknown", about, "kNN accuracy was measured less than twice.", advice)
+        return Finding("unknown", about, "kNN accuracy was not measured several times.", advice)
     best, last = max(range(len(shares)), key=shares.__getitem__), shares[-1]
     if shares[best] - last <= _FELL:
         text = f"kNN accuracy went from {percent(shares[0])} to {percent(last)}. It ended near its best value."

@@ -106,8 +106,8 @@ class Method(nn.Module):
     on_small_images: ClassVar[Mapping[str, Any]] = {}
     """Hyper-parameters that do better on small images than the paper's (docs/SCENES.md)."""
 
-    watchable: ClassVar[bool] = True
-    """Whether embeddings are compared, so that there is a contrast to watch."""
+    contrastive: ClassVar[bool] = True
+    """Whether embeddings are compared, so that contrast can be measured."""
 
     encoder: Encoder  # what is trained, evaluated and exported
 

@@ -29,7 +29,7 @@ class Predictive(ViewGraph):
     title = "Predictive learning"
     Config = PredictiveConfig
     paper = CMC_PAPER
-    watchable = False  # the head is never asked
+    contrastive = False  # the head is never asked
     config: PredictiveConfig
 
     def __init__(self, config: PredictiveConfig, encoder: Encoder, *, samples: int, seed: int) -> None:

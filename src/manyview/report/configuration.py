@@ -31,7 +31,7 @@ def _data_rows(data: Mapping[str, Any]) -> list[list[str]]:
     size, classes, counts = data.get("size"), data.get("classes"), data.get("class_counts")
     names = list(map(str, classes)) if isinstance(classes, list) else []
     more = f" and {len(names) - _MOST_CLASSES} more" if len(names) > _MOST_CLASSES else ""
-    sizes = [int(size) for each in counts if (size := number(each)) is not None] if isinstance(counts, list) else []
+    sizes = [int(each) for each in map(number, counts) if each is not None] if isinstance(counts, list) else []
     return [
         ["name", spelled(data.get("name"))],
         ["samples", spelled(data.get("samples"))],

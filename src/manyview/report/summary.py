@@ -70,13 +70,11 @@ def _figures(facts: Facts) -> list[Markup]:
     during = facts.series("knn")
     if not figures and during[1]:
         figures.append(_figure("kNN during training", percent(during[1][-1]), f"at step {during[0][-1]:,.0f}"))
-    losses = facts.series("loss")[1]
-    if losses:
-        # The mean of the last 2 %: a single batch says little.
-        tail = losses[-max(1, len(losses) // 50) :]
+    if facts.final_loss is not None:
         # The first step says little where negatives start at random: they are easily told from positives.
         chance = facts.chance and f"chance: {facts.chance.loss:.2f}"
-        figures.append(_figure("Loss", f"{sum(tail) / len(tail):.3f}", chance or f"first step: {losses[0]:.3f}"))
+        first = f"first step: {facts.series('loss')[1][0]:.2f}"
+        figures.append(_figure("Final loss", f"{facts.final_loss:.2f}", chance or first))
     if facts.seconds:
         rates = facts.series("images_per_s")[1]
         batch = number(facts.setting("optim", "batch_size")) or 0.0
@@ -104,13 +102,11 @@ def finding_list(findings: list[Finding], nothing: str) -> Markup:
     """The findings with advice; `nothing` stands where there are none."""
     if not findings:
         return tag("p", nothing, class_="soft")
-    text = (
-        "Simple rules judge the numbers of the run. A warning is not always a mistake: your choice may be deliberate."
-    )
+    text = "These are rules of thumb. A warning may be what you intended."
     return join(note(text), tag("ul", *map(_finding, findings), class_="findings"))
 
 
 def _finding(finding: Finding) -> Markup:
-    advice = tag("span", finding.advice, class_="advice") if finding.advice else Markup()
+    advice = tag("span", f"→ {finding.advice}", class_="advice") if finding.advice else Markup()
     words = tag("div", tag("span", finding.text), advice)
     return tag("li", tag("b", finding.level), tag("strong", finding.about), words, class_=finding.level)

@@ -23,7 +23,7 @@ from manyview.run.saved import saved_config
 
 __all__ = ["WATCH_AT_END", "Look", "Training"]
 
-WATCH_AT_END = ("--watch-every", "10000")  # epochs; the last step has a look of its own, enough for the diagnosis
+WATCH_AT_END = ("--contrast-every", "10000")  # epochs; the last step is always measured, enough for the diagnosis
 
 
 class Look(Protocol):

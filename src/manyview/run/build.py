@@ -77,7 +77,7 @@ def build(kind: type[Method], config: AnyConfig, source: Source) -> Parts:
     scaler = torch.amp.GradScaler(device.type, enabled=config.optim.precision == "fp16")
     writes = distributed.rank() == 0
     knn = knn_sources(config, source) if writes else None
-    contrast = contrast_monitor(config, source, augment) if writes and kind.watchable else None
+    contrast = contrast_monitor(config, source, augment) if writes and kind.contrastive else None
     return Parts(method, augment, optimizer, schedule, scaler, device, steps, steps_per_epoch, knn, contrast)
 
 
@@ -187,21 +187,21 @@ def knn_sources(config: AnyConfig, source: Source) -> tuple[Source, Source] | No
 
 
 def contrast_monitor(config: AnyConfig, source: Source, augment: Augment) -> ContrastMonitor | None:
-    if not config.run.watch_every:
+    if not config.run.contrast_every:
         return None
     samples, name = contrast_samples(config, source)
-    return ContrastMonitor(samples, augment, name=name, t_neg=config.run.watch_t_neg, workers=config.data.workers)
+    return ContrastMonitor(samples, augment, name=name, t_neg=config.run.contrast_t_neg, workers=config.data.workers)
 
 
 def contrast_samples(config: AnyConfig, source: Source) -> tuple[Source, str]:
     """Images that are not learnt from, where there are any, and what they are called."""
-    data, chosen = config.data, config.run.watch_data
+    data, chosen = config.data, config.run.contrast_data
     if chosen is not None:
         try:
             test = open_test(chosen)
         except UserError as error:
-            raise UserError(f"--watch-data: {error}") from error
-        return test, f"{test.name} (--watch-data)"
+            raise UserError(f"--contrast-data: {error}") from error
+        return test, f"{test.name} (--contrast-data)"
     try:
         test = open_source(data.data, split="test", labelled=not data.unlabelled)
     except UserError:  # also a set whose test part is not there: it can be learnt from nevertheless

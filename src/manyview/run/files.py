@@ -13,6 +13,7 @@ __all__ = [
     "EVALUATIONS",
     "METRICS",
     "PAGE",
+    "RENAMED",
     "SNAPSHOTS",
     "TENSORBOARD",
     "UNREADABLE",
@@ -28,6 +29,9 @@ TENSORBOARD = "tensorboard"  # a third
 ENCODER = "encoder.safetensors"  # written when all steps are done
 EVALUATIONS = "evaluations.json"
 PAGE = "report.html"
+
+# Settings that had another name in 0.1.0, whose runs can be resumed.
+RENAMED = {f"watch_{name}": f"contrast_{name}" for name in ("every", "data", "t_neg")}
 
 
 def read_config(run: Path) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from manyview.data.scenes import Scenes
 from manyview.errors import UserError
 from manyview.methods.base import Method
 from manyview.run import presets
+from manyview.run.files import RENAMED
 
 __all__ = ["file_flags", "open_training", "parse_config", "parse_run"]
 
@@ -105,7 +106,7 @@ def file_flags(path: Path) -> list[str]:
 def flags(values: dict[str, Any]) -> list[str]:
     words: list[str] = []
     for key, value in values.items():
-        name = key.replace("_", "-")
+        name = RENAMED.get(key, key).replace("_", "-")
         if isinstance(value, dict):
             words += flags(value)
         elif isinstance(value, bool):

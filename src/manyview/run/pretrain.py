@@ -202,7 +202,7 @@ def due(done: int, config: AnyConfig, parts: Parts) -> tuple[bool, bool]:
     """Whether kNN and contrast are evaluated after so many steps; a run has its contrast at the end in any case."""
     epoch, run = parts.steps_per_epoch, config.run
     knn = bool(run.knn_every) and done % (run.knn_every * epoch) == 0
-    return knn, bool(run.watch_every) and (done % (run.watch_every * epoch) == 0 or done == parts.steps)
+    return knn, bool(run.contrast_every) and (done % (run.contrast_every * epoch) == 0 or done == parts.steps)
 
 
 def measured(knn: bool, contrast: bool, config: AnyConfig, parts: Parts) -> dict[str, float]:

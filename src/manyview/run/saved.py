@@ -13,7 +13,7 @@ from manyview.config import AnyConfig, Config
 from manyview.errors import UserError
 from manyview.methods import find
 from manyview.methods.base import Method
-from manyview.run.files import CONFIG, read_config
+from manyview.run.files import CONFIG, RENAMED, read_config
 
 __all__ = ["read_settings", "saved_config"]
 
@@ -42,6 +42,7 @@ def read_settings(method: type[Method], values: Any, path: Path) -> AnyConfig:
 def _dataclass(kind: type[Any], hints: Mapping[str, Any], values: Any, name: str) -> Any:
     if not isinstance(values, dict):
         raise UserError(f"{name} is {short(values)} instead of settings by name")
+    values = {RENAMED.get(key, key): value for key, value in values.items()}
     if unknown := values.keys() - hints.keys():
         raise UserError(f"{name} holds {short(min(unknown))}, which manyview does not know in this version")
     found = {}
