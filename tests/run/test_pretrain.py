@@ -326,8 +326,8 @@ def test_a_run_whose_steps_are_read_in_bursts_as_on_a_gpu_is_the_same_run(
 
     monkeypatch.setattr("manyview.run.pretrain.read", counted)
     run = tmp_path / "run"
-    assert pretrain(run, "--max-steps", "10", "--checkpoint-every", "4", "--log-every", "7", *WATCHED) == 0
-    assert bursts == [4, 3, 1, 2]  # before each epoch's look, checkpoint and line of the log, and at the end
+    assert pretrain(run, "--max-steps", "10", "--checkpoint-every", "4", "--log-every", "7", *MEASURED) == 0
+    assert bursts == [4, 3, 1, 2]  # before every measurement, checkpoint and line of the log, and at the end
     assert computed(run) == computed(finished)
     assert (run / "encoder.safetensors").read_bytes() == (finished / "encoder.safetensors").read_bytes()
 
