@@ -33,3 +33,9 @@ def test_what_explains_itself_imports_no_torch(words: list[str]) -> None:
 @pytest.mark.parametrize("command", ["resume", "embed", "export", "report", "diagnose", "views", "pack", "reproduce"])
 def test_the_flags_of_a_command_import_no_torch(command: str) -> None:
     assert not imported(command, "--help") & {"torch", "numpy", *SLOW}
+
+
+def test_the_flags_of_a_method_import_torch_and_nothing_slow_beyond() -> None:
+    found = imported("pretrain", "jcl", "--help")
+    assert "torch" in found
+    assert not found & SLOW

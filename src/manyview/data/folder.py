@@ -12,7 +12,6 @@ from typing import IO, Any
 
 import numpy as np
 import torch
-import torchvision  # noqa: F401  for torch.ops.image
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
@@ -74,6 +73,8 @@ def _jpeg(file: IO[bytes]) -> Tensor | None:
 
     None where it fails or is not built in: then Pillow decodes, or says what is wrong.
     """
+    import torchvision  # noqa: F401  for torch.ops.image
+
     position = file.tell()
     file.seek(0)
     try:
@@ -154,6 +155,8 @@ class ImageFiles(Source):
         """`lengths` (n,) are those of the files in bytes."""
         if not len(ids):
             raise UserError(f"'{name}' holds no images: files ending in {' '.join(ENDINGS)} are read, at any depth")
+        import torchvision  # noqa: F401  before workers are forked, each of which would import it
+
         self.name = name
         self.ids = ids
         self.labels = None if labels is None else torch.tensor(labels)

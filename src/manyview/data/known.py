@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import torchvision.datasets
 from rich.console import Console
 
 from manyview.data.folder import Folder
@@ -25,6 +24,8 @@ class TorchvisionSet(Arrays):
     unpickles anything."""
 
     def __init__(self, name: str, root: Path, *, split: str, labelled: bool) -> None:
+        import torchvision.datasets
+
         kind = getattr(torchvision.datasets, _TORCHVISION[name])
         choice = {"split": _STL10_SPLITS[split]} if name == "stl10" else {"train": split != "test"}
         try:

@@ -3,17 +3,18 @@
 import difflib
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import timm
 import torch
-from timm.models.resnet import BasicBlock, Bottleneck, ResNet
 from torch import nn
 
 from manyview.encoders.norms import SplitBatchNorm, SyncBatchNorm, group_norm_like, replace_batch_norm
 from manyview.encoders.plain import PLAIN, build_plain
 from manyview.encoders.towers import Towers
 from manyview.errors import UserError
+
+if TYPE_CHECKING:  # timm takes longer to import than all else: it is imported where a network is built
+    from timm.models.resnet import BasicBlock, Bottleneck, ResNet
 
 __all__ = [
     "OWN",
@@ -69,6 +70,8 @@ def feature_width(network: nn.Module) -> int:
 
 def is_known(name: str) -> bool:
     """`is_model` knows no "hf-hub:" names: a backbone that a file names must never start a download."""
+    import timm
+
     return name in OWN or bool(timm.is_model(name))
 
 
@@ -76,17 +79,23 @@ def takes_any_size(name: str) -> bool:
     """Whether the network takes images of other sizes than the one that it was built for."""
     if name in OWN:
         return name not in PLAIN
+    import timm
+
     settings = timm.get_pretrained_cfg(name)
     return settings is None or not settings.fixed_input_size
 
 
 def own_size(name: str) -> int | None:
     """The image size that timm builds the network for unless it is told otherwise."""
+    import timm
+
     settings = timm.get_pretrained_cfg(name)
     return None if settings is None else int(settings.input_size[-1])
 
 
 def _from_timm(name: str, image_size: int | None, in_channels: int) -> nn.Module:
+    import timm
+
     if not is_known(name):
         near = difflib.get_close_matches(name, [*OWN, *timm.list_models()], n=3)
         hint = f"did you mean {', '.join(near)}?" if near else f"take {', '.join(OWN)} or a name of timm.list_models()"
@@ -112,6 +121,8 @@ def _from_timm(name: str, image_size: int | None, in_channels: int) -> nn.Module
 
 
 def _small_stem(name: str, network: nn.Module, in_channels: int) -> None:
+    from timm.models.resnet import ResNet
+
     if not isinstance(network, ResNet):
         raise UserError(
             f"--stem small is defined for ResNets, not for --backbone {name}: take --stem standard, or a ResNet"
@@ -120,7 +131,7 @@ def _small_stem(name: str, network: nn.Module, in_channels: int) -> None:
     network.add_module("maxpool", nn.Identity())
 
 
-def _first_convolution(network: ResNet, in_channels: int, *, kernel: int, stride: int) -> None:
+def _first_convolution(network: "ResNet", in_channels: int, *, kernel: int, stride: int) -> None:
     """Whatever stands before the first normalisation becomes one convolution."""
     width: Any = network.feature_info[0]["num_chs"]
     convolution = nn.Conv2d(in_channels, width, kernel, stride=stride, padding=kernel // 2, bias=False)
@@ -128,8 +139,10 @@ def _first_convolution(network: ResNet, in_channels: int, *, kernel: int, stride
     network.add_module("conv1", convolution)
 
 
-def _resnet(block: type[BasicBlock] | type[Bottleneck], blocks: tuple[int, ...], width: int) -> ResNet:
+def _resnet(block: "type[BasicBlock] | type[Bottleneck]", blocks: tuple[int, ...], width: int) -> "ResNet":
     """A ResNet whose first stage, and what enters it, is `width` wide; its first layers are still to be set."""
+    from timm.models.resnet import ResNet
+
     return ResNet(
         block,  # type: ignore[arg-type]  # timm's hint asks for an instance, its code for the class
         blocks,
@@ -141,28 +154,32 @@ def _resnet(block: type[BasicBlock] | type[Bottleneck], blocks: tuple[int, ...],
     )
 
 
-def tiny(in_channels: int = 3) -> ResNet:
+def tiny(in_channels: int = 3) -> "ResNet":
     """A ResNet-10 of half the usual width: 1.2 M parameters, F = 256, for images of 16–96 px.
 
     The stem halves the size at once: at full size the first stage alone would cost as much as all of this network.
     """
+    from timm.models.resnet import BasicBlock
+
     network = _resnet(BasicBlock, (1, 1, 1, 1), 32)
     _first_convolution(network, in_channels, kernel=3, stride=2)
     network.add_module("maxpool", nn.Identity())
     return network
 
 
-def resnet50(width: float, in_channels: int = 3) -> ResNet:
+def resnet50(width: float, in_channels: int = 3) -> "ResNet":
     """ResNet-50 with `width` times the channels in every layer, F = 2048 × width (CMC, Table 1).
 
     Other than in `wide_resnet50_2`, which widens the 3×3 convolutions alone.
     """
+    from timm.models.resnet import Bottleneck
+
     network = _resnet(Bottleneck, (3, 4, 6, 3), round(64 * width))
     _first_convolution(network, in_channels, kernel=7, stride=2)
     return network
 
 
-def _widened(width: float, image_size: int | None, in_channels: int) -> ResNet:
+def _widened(width: float, image_size: int | None, in_channels: int) -> "ResNet":
     return resnet50(width, in_channels)
 
 

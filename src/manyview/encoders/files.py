@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import safetensors.torch
-import timm
 import torch
-import torchvision
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
@@ -232,8 +230,12 @@ def _counterpart(name: str, format: Format) -> nn.Module:
     """The network that an exported file must fit, without classifier."""
     with torch.random.fork_rng(devices=[]):
         if format == "timm":
+            import timm
+
             network: nn.Module = timm.create_model(name, pretrained=False, num_classes=0)
         else:
+            import torchvision
+
             network = torchvision.models.get_model(name, weights=None)
             network.fc = nn.Identity()
     return network
@@ -244,6 +246,8 @@ def _formats(card: Card) -> list[Format]:
     name, formats = card.backbone, list[Format](["safetensors"])
     if card.stem != "standard" or card.norm != "batch" or card.in_channels != 3 or card.split or name in OWN:
         return formats
+    import torchvision
+
     if takes_any_size(name) or card.image_size == own_size(name):
         formats.append("timm")
     if name.startswith(("resnet", "resnext", "wide_resnet")) and name in torchvision.models.list_models():

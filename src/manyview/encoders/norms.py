@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
-from timm.layers.norm_act import BatchNormAct2d, GroupNormAct
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -23,6 +22,8 @@ class _LikeBatchNorm(_BatchNorm):
     def __init__(self, like: _BatchNorm) -> None:
         super().__init__(like.num_features, like.eps, like.momentum, like.affine)
         # timm fuses dropout and activation into its normalisation layers.
+        from timm.layers.norm_act import BatchNormAct2d
+
         self.drop = like.drop if isinstance(like, BatchNormAct2d) else nn.Identity()
         self.act = like.act if isinstance(like, BatchNormAct2d) else nn.Identity()
         self.load_state_dict(like.state_dict())
@@ -101,6 +102,8 @@ class SyncBatchNorm(_LikeBatchNorm):
 
 def group_norm_like(norm: _BatchNorm) -> nn.GroupNorm:
     """Group normalisation of the same channels, in as many groups (at most 32) as divide them."""
+    from timm.layers.norm_act import BatchNormAct2d, GroupNormAct
+
     groups = max(n for n in range(1, MOST_GROUPS + 1) if norm.num_features % n == 0)
     group = nn.GroupNorm(groups, norm.num_features, norm.eps, norm.affine)
     if isinstance(norm, BatchNormAct2d):

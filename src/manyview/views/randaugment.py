@@ -2,10 +2,9 @@
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
-import torchvision.transforms.v2.functional as F
 from torch import Tensor
 
 from manyview import counter
@@ -19,11 +18,19 @@ _TAG = 0x72616E64617567  # "randaug": keeps these draws apart from everybody els
 _FULL = 30  # the largest magnitude
 
 
+def _torchvision(function: str, x: Tensor, *settings: Any, **more: Any) -> Tensor:
+    """torchvision is imported here, because most runs do without it."""
+    from torchvision.transforms.v2 import functional
+
+    changed: Tensor = getattr(functional, function)(x, *settings, **more)
+    return changed
+
+
 def _affine(x: Tensor, *, translate: tuple[int, int] = (0, 0), shear: tuple[float, float] = (0.0, 0.0)) -> Tensor:
     """A shear, by a slope, holds the first row or column still."""
     angles = [math.degrees(math.atan(slope)) for slope in shear]
-    moved: Tensor = F.affine(x, angle=0.0, translate=list(translate), scale=1.0, shear=angles, center=[0.0, 0.0])
-    return moved
+    settings = {"translate": list(translate), "scale": 1.0, "shear": angles, "center": [0.0, 0.0]}
+    return _torchvision("affine", x, angle=0.0, **settings)
 
 
 def _scaled(largest: float, magnitude: int) -> float:
@@ -39,6 +46,10 @@ def _factor(magnitude: int) -> float:
     return 1 + _scaled(0.9, magnitude)
 
 
+def _threshold(magnitude: int) -> float:
+    return 255 * float(torch.linspace(1, 0, _FULL + 1)[abs(magnitude)])
+
+
 def _identity(x: Tensor, magnitude: int) -> Tensor:
     return x
 
@@ -50,15 +61,15 @@ OPERATIONS: dict[str, Operation] = {
     "shear-y": lambda x, m: _affine(x, shear=(0.0, _scaled(0.3, m))),
     "translate-x": lambda x, m: _affine(x, translate=(_pixels(x.shape[-1], m), 0)),
     "translate-y": lambda x, m: _affine(x, translate=(0, _pixels(x.shape[-2], m))),
-    "rotate": lambda x, m: F.rotate(x, angle=_scaled(30, m)),
-    "brightness": lambda x, m: F.adjust_brightness(x, _factor(m)),
-    "colour": lambda x, m: F.adjust_saturation(x, _factor(m)),
-    "contrast": lambda x, m: F.adjust_contrast(x, _factor(m)),
-    "sharpness": lambda x, m: F.adjust_sharpness(x, _factor(m)),
-    "posterise": lambda x, m: F.posterize(x, bits=round(8 - 4 * abs(m) / _FULL)),
-    "solarise": lambda x, m: F.solarize(x, threshold=255 * float(torch.linspace(1, 0, _FULL + 1)[abs(m)])),
-    "autocontrast": lambda x, m: F.autocontrast(x),
-    "equalise": lambda x, m: F.equalize(x),
+    "rotate": lambda x, m: _torchvision("rotate", x, angle=_scaled(30, m)),
+    "brightness": lambda x, m: _torchvision("adjust_brightness", x, _factor(m)),
+    "colour": lambda x, m: _torchvision("adjust_saturation", x, _factor(m)),
+    "contrast": lambda x, m: _torchvision("adjust_contrast", x, _factor(m)),
+    "sharpness": lambda x, m: _torchvision("adjust_sharpness", x, _factor(m)),
+    "posterise": lambda x, m: _torchvision("posterize", x, bits=round(8 - 4 * abs(m) / _FULL)),
+    "solarise": lambda x, m: _torchvision("solarize", x, _threshold(m)),
+    "autocontrast": lambda x, m: _torchvision("autocontrast", x),
+    "equalise": lambda x, m: _torchvision("equalize", x),
 }
 
 
