@@ -31,8 +31,8 @@ class Cool(ManyViews):
     title = "Cool"
     Config = CoolConfig
 
-    def loss(self, views, pool, offset):
-        return nt_xent(views, temperature=self.config.temperature, pool=pool, offset=offset)
+    def loss(self, views, pool):
+        return nt_xent(views, temperature=self.config.temperature, **pool)
 '''
 
 

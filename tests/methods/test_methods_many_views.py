@@ -1,7 +1,7 @@
 """The family with negatives in the batch: each step against its equation, written out pair by pair."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -27,77 +27,83 @@ from manyview.objectives import mv_dhel, mv_infonce, pvc
 V = 3
 
 
-def naive_cacr(z: Tensor, config: CACRConfig) -> Tensor:
+def naive_cacr(z: Tensor, config: CACRConfig, owner: Sequence[int]) -> Tensor:
     """Eq. 2-5, query by query: positives in the other views, negatives in the same view."""
     terms = []
     for a, i in product(range(len(z)), range(N)):
         q = z[a, i]
         near = torch.stack([(q - z[b, i]).square().sum() for b in range(len(z)) if b != a])
-        far = torch.stack([(q - z[a, j]).square().sum() for j in range(N) if j != i])
+        far = torch.stack([(q - z[a, j]).square().sum() for j in range(N) if owner[j] != owner[i]])
         pull = (torch.softmax(config.t_pos * near, 0) * near).sum()
         push = (torch.softmax(-config.t_neg * far, 0) * far).sum()
         terms.append(pull - push)
     return torch.stack(terms).mean()
 
 
-def naive_cl(z: Tensor, config: SimCLRConfig) -> Tensor:
+def naive_cl(z: Tensor, config: SimCLRConfig, owner: Sequence[int]) -> Tensor:
     terms = []
     for a, b, i in product(range(len(z)), range(len(z)), range(N)):
         if a != b:
-            rest = [z[a, i] @ z[c, j] for c, j in product(range(len(z)), range(N)) if (c, j) != (a, i)]
+            beside = [j for j in range(N) if j == i or owner[j] != owner[i]]
+            rest = [z[a, i] @ z[c, j] for c, j in product(range(len(z)), beside) if (c, j) != (a, i)]
             terms.append(
                 torch.stack(rest).div(config.temperature).logsumexp(0) - z[a, i] @ z[b, i] / config.temperature
             )
     return torch.stack(terms).mean()
 
 
-def naive_cmc(z: Tensor, config: CMCAugConfig) -> Tensor:
+def naive_cmc(z: Tensor, config: CMCAugConfig, owner: Sequence[int]) -> Tensor:
     terms = []
     for a, b, i in product(range(len(z)), range(len(z)), range(N)):
         if a != b:
-            scores = torch.stack([z[a, i] @ z[b, j] for j in range(N)]) / config.temperature
-            terms.append(scores.logsumexp(0) - scores[i])
+            beside = [i, *(j for j in range(N) if owner[j] != owner[i])]
+            scores = torch.stack([z[a, i] @ z[b, j] for j in beside]) / config.temperature
+            terms.append(scores.logsumexp(0) - scores[0])
     return torch.stack(terms).mean()
 
 
-def naive_hard(z: Tensor, config: HNCLConfig) -> Tensor:
+def naive_hard(z: Tensor, config: HNCLConfig, owner: Sequence[int]) -> Tensor:
     tau, terms = config.temperature, []
     for a, b, i in product(range(len(z)), range(len(z)), range(N)):
         if a != b:
             p = torch.exp(z[a, i] @ z[b, i] / tau)
-            e = torch.stack([torch.exp(z[a, i] @ z[c, j] / tau) for c, j in product(range(len(z)), range(N)) if j != i])
+            others = [j for j in range(N) if owner[j] != owner[i]]
+            e = torch.stack([torch.exp(z[a, i] @ z[c, j] / tau) for c, j in product(range(len(z)), others)])
             weighted = (e**config.beta * e).sum() / (e**config.beta).mean()
             corrected = (weighted - len(e) * config.tau_plus * p) / (1 - config.tau_plus)
             terms.append(-torch.log(p / (p + corrected.clamp_min(len(e) * math.exp(-1 / tau)))))
     return torch.stack(terms).mean()
 
 
-def naive_uniform(z: Tensor, config: AUCLConfig) -> Tensor:
+def naive_uniform(z: Tensor, config: AUCLConfig, owner: Sequence[int]) -> Tensor:
     pairs = [(a, b) for a, b in product(range(len(z)), repeat=2) if a != b]
+    rivals = [(i, j) for i in range(N) for j in range(i) if owner[i] != owner[j]]
     align = torch.stack([(z[a, i] - z[b, i]).square().sum() for (a, b), i in product(pairs, range(N))]).mean()
     spread = [
-        torch.stack([(-config.t * (view[i] - view[j]).square().sum()).exp() for i in range(N) for j in range(i)])
-        .mean()
-        .log()
+        torch.stack([(-config.t * (view[i] - view[j]).square().sum()).exp() for i, j in rivals]).mean().log()
         for view in z
     ]
     return config.align_weight * align + config.uniform_weight * torch.stack(spread).mean()
 
 
-CASES: dict[str, tuple[Any, Any, Callable[[Tensor, Any], Tensor]]] = {
+CASES: dict[str, tuple[Any, Any, Callable[..., Tensor]]] = {
     "cacr": (CACR, CACRConfig(views=V, t_pos=0.7, t_neg=1.3), naive_cacr),
     "cl": (CL, CLConfig(views=V), naive_cl),
     "simclr": (SimCLR, SimCLRConfig(), naive_cl),
     "cmc-aug": (CMCAug, CMCAugConfig(views=V), naive_cmc),
     "hn-cl": (HNCL, HNCLConfig(views=V), naive_hard),
     "au-cl": (AUCL, AUCLConfig(views=V, align_weight=0.9, uniform_weight=1.2), naive_uniform),
-    "pvc": (PVC, PVCConfig(mean="arithmetic"), lambda z, _: pvc(z, temperature=0.1, mean="arithmetic")),
+    "pvc": (
+        PVC,
+        PVCConfig(mean="arithmetic"),
+        lambda z, _, owner: pvc(z, temperature=0.1, mean="arithmetic", owner=torch.tensor(owner)),
+    ),
     "mv-infonce": (
         MVInfoNCE,
         MVInfoNCEConfig(same_view=False),
-        lambda z, _: mv_infonce(z, temperature=0.1, same_view=False),
+        lambda z, _, owner: mv_infonce(z, temperature=0.1, same_view=False, owner=torch.tensor(owner)),
     ),
-    "mv-dhel": (MVDHEL, MVDHELConfig(), lambda z, _: mv_dhel(z, temperature=0.1)),
+    "mv-dhel": (MVDHEL, MVDHELConfig(), lambda z, _, owner: mv_dhel(z, temperature=0.1, owner=torch.tensor(owner))),
 }
 
 
@@ -105,12 +111,19 @@ def test_every_member_of_the_family_is_tried_here() -> None:
     assert {name for name in described() if issubclass(find(name), ManyViews)} == CASES.keys()
 
 
+@pytest.mark.parametrize("company", ["other samples", "a stand-in", "groups"])
 @pytest.mark.parametrize("name", CASES)
-def test_a_step_is_its_equation(name: str) -> None:
+def test_a_step_is_its_equation(name: str, company: str) -> None:
     kind, config, naive = CASES[name]
-    method, b = make(kind, config), batch(config.views)
+    method, b, owner = make(kind, config), batch(config.views), [0, 1, 2, 3]
+    if company == "a stand-in":  # two rows are the same sample
+        owner = [0, 1, 1, 3]
+        b = replace(b, index=torch.tensor(owner))
+    if company == "groups":
+        owner = [7, 5, 7, 6]
+        method.know_groups(torch.tensor([*owner, *range(96)]))
     z = torch.stack([method.encoder(view) for view in b.views])
-    metrics, expected = method.step(b), naive(z, config)
+    metrics, expected = method.step(b), naive(z, config, owner)
     assert value(metrics["loss"]) == pytest.approx(value(expected), abs=1e-10)
     parameters = list(method.encoder.parameters())
     ours, theirs = (torch.autograd.grad(loss, parameters) for loss in (metrics["loss"], expected))

@@ -1,5 +1,7 @@
 """The family with queue and batch: each step against CACR's Algorithm 3, written out."""
 
+from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -66,11 +68,18 @@ def rows(method: Any, b: ViewBatch) -> list[tuple[Tensor, Tensor]]:
     """Positives and negatives of each view's queries, pair by pair."""
     queries = [method.encoder(view) for view in b.views]
     keys = [method.keys.encoder(view) for view in b.views]
+    owner = method.owners(b.index)
+    queued = torch.zeros(N, QUEUE, dtype=torch.bool)
+    if method.groups is not None:
+        for i, j in product(range(N), range(QUEUE)):
+            sample = int(method.queue.owner[j])
+            queued[i, j] = sample >= 0 and bool(method.groups[sample] == owner[i])
     result = []
     for k, q in enumerate(queries):
         positives = torch.stack([(q * key).sum(1) for m, key in enumerate(keys) if m != k], 1)
-        within = (q @ q.T).masked_fill(torch.eye(N, dtype=torch.bool), -torch.inf)
-        result.append((positives, torch.cat([q @ method.queue.keys.T, within], 1)))
+        within = (q @ q.T).masked_fill(owner[:, None] == owner, -torch.inf)
+        stored = (q @ method.queue.keys.T).masked_fill(queued, -torch.inf)
+        result.append((positives, torch.cat([stored, within], 1)))
     return result
 
 
@@ -82,6 +91,18 @@ def test_alignment_and_uniformity_run_over_queue_and_batch() -> None:
 
 def test_hard_negatives_are_found_in_queue_and_batch() -> None:
     method, b = moved(make(HNCLMoCo, HNCLMoCoConfig(queue_size=QUEUE, views=V))), batch(V)
+    expected = [hard_negative(p, n, temperature=0.5, beta=1.0, tau_plus=0.1) for p, n in rows(method, b)]
+    assert value(method.step(b)["loss"]) == pytest.approx(value(torch.stack(expected).mean()), abs=1e-10)
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_neither_a_stand_in_nor_a_group_is_contrasted_with_itself(grouped: bool) -> None:
+    method, b = moved(make(HNCLMoCo, HNCLMoCoConfig(queue_size=QUEUE, views=V))), batch(V)
+    b = replace(b, index=torch.tensor([0, 1, 1, 3]))
+    if grouped:
+        method.know_groups(torch.arange(100) // 2)
+    method.step(b)
+    method.after_step()
     expected = [hard_negative(p, n, temperature=0.5, beta=1.0, tau_plus=0.1) for p, n in rows(method, b)]
     assert value(method.step(b)["loss"]) == pytest.approx(value(torch.stack(expected).mean()), abs=1e-10)
 

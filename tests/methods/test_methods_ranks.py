@@ -33,6 +33,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "cmc-moco, some missing": {"views": "L,depth,normals"},
     "cmc-patch, some missing": {"views": "L,depth,normals"},
     "predictive, some missing": {"views": "L,depth,normals"},
+    **{f"{name}, in groups": {} for name in ("au-cl", "cacr-moco", "cmc", "cmc-moco", "cmc-patch", "jcl", "simclr")},
+    **{f"{name}, a stand-in": {} for name in ("cacr", "cacr-moco", "cmc-patch", "hn-cl", "simclr")},
 }
 
 
@@ -49,6 +51,8 @@ def method_of(variant: str) -> Method:
     if "missing" in variant:
         there = torch.arange(100) % 3 != 1
         method.know_present({"depth": there, "normals": ~there | (torch.arange(100) % 3 == 0)})
+    if "groups" in variant:
+        method.know_groups(torch.arange(100) % 3)
     return method
 
 
@@ -66,6 +70,8 @@ def learn(variant: str) -> dict[str, Tensor]:
             method.view_count(method.config), SAMPLES, method.encoder.in_channels, 16, 16, generator=generator
         ).double()
         index = torch.arange(SAMPLES)  # the same samples each time, so that masking their own keys matters
+        if "stand-in" in variant:
+            index[3] = 1  # which is on the other rank
         loss = method.step(ViewBatch(views[:, mine], index[mine], step, STEPS))["loss"]
         optimizer.zero_grad()
         loss.backward()

@@ -219,3 +219,28 @@ def test_sample_numbers_out_of_range_are_refused(sample: int) -> None:
 def test_impossible_banks_are_refused(n: int, momentum: float, draw: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         MemoryBank(n, 4, momentum=momentum, draw=draw)
+
+
+@pytest.mark.parametrize("n", [12, 400])  # all rows are scored, or the drawn ones alone
+@pytest.mark.parametrize("lacking", [False, True])
+def test_drawn_entries_of_the_anchors_group_are_excluded(n: int, lacking: bool) -> None:
+    bank, groups, index = make(n, 3, 9), torch.arange(n) // 4, torch.tensor([1, 6, 7])
+    bank.know_groups(groups)
+    assert "groups" not in bank.state_dict()
+    there = torch.arange(n) % 5 != 2 if lacking else None
+    query = unit(3, 3, seed=4).requires_grad_()
+    scores = bank.similarity(query, index, seed=SEED, step=STEP, there=there)
+    drawn = bank.drawn(index, seed=SEED, step=STEP)
+    gradient, masked = torch.zeros_like(query), 0
+    for i, own in enumerate(index.tolist()):
+        for k, j in enumerate(drawn[i].tolist()):
+            out = bool(groups[j] == groups[own]) or (there is not None and not there[j])
+            masked += out
+            expected = -torch.inf if out else float(query[i].detach() @ bank.entries[j])
+            assert float(scores[i, k].detach()) == pytest.approx(expected, abs=1e-12)
+            if not out:
+                gradient[i] += bank.entries[j]
+    assert masked or n == 400
+    scores.masked_fill(scores == -torch.inf, 0.0).sum().backward()
+    assert query.grad is not None
+    assert torch.allclose(query.grad, gradient, atol=1e-12)

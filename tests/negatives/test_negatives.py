@@ -24,6 +24,41 @@ def test_in_batch_scopes_offer_their_views_and_mask_the_sample_itself(scope: str
                 assert value == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.parametrize(("scope", "seen"), [("same", [1]), ("other", [0, 2]), ("all", [0, 1, 2])])
+def test_rows_of_one_owner_are_masked_for_each_other(scope: str, seen: list[int]) -> None:
+    """A sample that stands in for an unreadable one, or another of the same group; on any rank."""
+    views, owner = unit(3, 5, 4).double(), [8, 2, 8, 5, 2]
+    for offset, n in ((0, 5), (2, 2)):
+        rows = slice(offset, offset + n)
+        scores = InBatch(scope).similarity(  # type: ignore[arg-type]
+            views[1, rows], views, view=1, offset=offset, owner=torch.tensor(owner)
+        )
+        for i in range(n):
+            for place, v in enumerate(seen):
+                for j in range(5):
+                    expected = (
+                        -torch.inf if owner[offset + i] == owner[j] else float(views[1, offset + i] @ views[v, j])
+                    )
+                    assert float(scores[i, place * 5 + j]) == pytest.approx(expected, abs=1e-12)
+
+
+def test_keys_of_the_querys_group_are_always_masked() -> None:
+    groups = torch.tensor([0, 0, 1, 1, 2, 0])
+    queue, plain = Queue(7, 4), Queue(7, 4)
+    queue.know_groups(groups)
+    assert queue.state_dict().keys() == plain.state_dict().keys(), "the data tells the groups anew"
+    keys, owners, query, index = unit(5, 4), torch.tensor([0, 1, 2, 4, 5]), unit(3, 4, seed=2), torch.tensor([1, 3, 4])
+    queue.push(keys, owners)
+    scores = queue.similarity(query, index)
+    for i, own in enumerate(index.tolist()):
+        for j in range(7):
+            alike = j < 5 and groups[owners[j]] == groups[own]  # a random key is nobody's
+            expected = -torch.inf if alike else float(query[i] @ queue.keys[j])
+            assert float(scores[i, j]) == pytest.approx(expected, abs=1e-6)
+    with pytest.raises(ValueError, match="sample numbers"):
+        queue.similarity(query)
+
+
 def test_in_batch_passes_gradients_to_query_and_negatives() -> None:
     views = unit(2, 4, 3).double().requires_grad_()
 

@@ -1,7 +1,7 @@
 """The objectives of all pairs of views against naive float64 loops, closed forms and limits."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import pytest
@@ -13,19 +13,28 @@ from torch.nn.functional import normalize
 from manyview.objectives import cmc_full_graph, info_nce, mv_dhel, mv_infonce, nt_xent, pvc, similarity
 
 TAU = 0.2
+APART = range(100)  # every row is a sample of its own
+
+
+def meet(owner: Sequence[int], i: int, j: int) -> bool:
+    """Whether row j may stand beside row i: it is the same, or another's."""
+    return i == j or owner[i] != owner[j]
 
 
 def exp_score(views: Tensor, tau: float, a: int, i: int, b: int, j: int) -> float:
     return math.exp(float(views[a, i] @ views[b, j]) / tau)
 
 
-def naive_nt_xent(views: Tensor, tau: float) -> float:
+def naive_nt_xent(views: Tensor, tau: float, owner: Sequence[int] = APART) -> float:
     v, n, _ = views.shape
     total = 0.0
     for a in range(v):
         for i in range(n):
             everything = sum(
-                math.exp(float(views[a, i] @ views[c, j]) / tau) for c in range(v) for j in range(n) if (c, j) != (a, i)
+                math.exp(float(views[a, i] @ views[c, j]) / tau)
+                for c in range(v)
+                for j in range(n)
+                if (c, j) != (a, i) and meet(owner, i, j)
             )
             for b in range(v):
                 if b != a:
@@ -68,19 +77,19 @@ def test_nt_xent_of_two_views_is_info_nce_with_the_rest_of_the_batch() -> None:
     assert float(nt_xent(z, temperature=TAU)) == pytest.approx(float(sum(both)) / 2, abs=1e-12)
 
 
-def naive_cmc(views: Tensor, tau: float) -> float:
+def naive_cmc(views: Tensor, tau: float, owner: Sequence[int] = APART) -> float:
     v, n, _ = views.shape
     total = 0.0
     for a in range(v):
         for b in range(v):
             if a != b:
                 for i in range(n):
-                    everything = sum(exp_score(views, tau, a, i, b, j) for j in range(n))
+                    everything = sum(exp_score(views, tau, a, i, b, j) for j in range(n) if meet(owner, i, j))
                     total -= math.log(exp_score(views, tau, a, i, b, i) / everything) / n
     return total / (v * (v - 1))
 
 
-def naive_pvc(views: Tensor, tau: float, mean: str) -> float:
+def naive_pvc(views: Tensor, tau: float, owner: Sequence[int] = APART, *, mean: str) -> float:
     v, n, _ = views.shape
     total = 0.0
     for i in range(n):
@@ -89,7 +98,8 @@ def naive_pvc(views: Tensor, tau: float, mean: str) -> float:
             for b in range(v):
                 if b != a:
                     own = exp_score(views, tau, a, i, b, i)
-                    rest = sum(exp_score(views, tau, a, i, c, j) for j in range(n) if j != i for c in range(v))
+                    others = [j for j in range(n) if owner[j] != owner[i]]
+                    rest = sum(exp_score(views, tau, a, i, c, j) for j in others for c in range(v))
                     shares.append(own / (own + rest))
             if mean == "geometric":
                 total -= sum(math.log(share) for share in shares) / (v - 1)
@@ -98,7 +108,7 @@ def naive_pvc(views: Tensor, tau: float, mean: str) -> float:
     return total / (n * v)
 
 
-def naive_mv_infonce(views: Tensor, tau: float, same_view: bool) -> float:
+def naive_mv_infonce(views: Tensor, tau: float, owner: Sequence[int] = APART, *, same_view: bool) -> float:
     v, n, _ = views.shape
     total = 0.0
     for i in range(n):
@@ -107,23 +117,23 @@ def naive_mv_infonce(views: Tensor, tau: float, same_view: bool) -> float:
         for a in range(v):
             for b in range(v):
                 for j in range(n):
-                    if (b, j) != (a, i) and (same_view or b != a):
+                    if (b, j) != (a, i) and (same_view or b != a) and meet(owner, i, j):
                         below += exp_score(views, tau, a, i, b, j)
         total -= math.log(above / below)
     return total / n
 
 
-def naive_mv_dhel(views: Tensor, tau: float) -> float:
+def naive_mv_dhel(views: Tensor, tau: float, owner: Sequence[int] = APART) -> float:
     v, n, _ = views.shape
     total = 0.0
     for i in range(n):
         total -= math.log(sum(exp_score(views, tau, a, i, b, i) for a in range(v) for b in range(v) if a != b))
         for a in range(v):
-            total += math.log(sum(exp_score(views, tau, a, i, a, j) for j in range(n) if j != i))
+            total += math.log(sum(exp_score(views, tau, a, i, a, j) for j in range(n) if owner[j] != owner[i]))
     return total / n
 
 
-CASES: dict[str, tuple[Callable[..., Tensor], Callable[[Tensor, float], float]]] = {
+CASES: dict[str, tuple[Callable[..., Tensor], Callable[..., float]]] = {
     "nt_xent": (nt_xent, naive_nt_xent),
     "cmc": (cmc_full_graph, naive_cmc),
     "pvc geometric": (pvc, partial(naive_pvc, mean="geometric")),
@@ -139,10 +149,26 @@ every_objective = pytest.mark.parametrize("objective", [objective for objective,
 @every_loop
 @pytest.mark.parametrize("views", [2, 4])
 def test_objectives_equal_their_loops(
-    objective: Callable[..., Tensor], naive: Callable[[Tensor, float], float], views: int
+    objective: Callable[..., Tensor], naive: Callable[..., float], views: int
 ) -> None:
     z = draw_views(views, 5)
     assert float(objective(z, temperature=TAU)) == pytest.approx(naive(z, TAU), abs=1e-10)
+
+
+@every_loop
+def test_rows_of_one_owner_are_never_each_others_negatives(
+    objective: Callable[..., Tensor], naive: Callable[..., float]
+) -> None:
+    z, owner = draw_views(3, 6).requires_grad_(), [4, 7, 4, 9, 9, 4]
+    loss = objective(z, temperature=TAU, owner=torch.tensor(owner))
+    assert float(loss.detach()) == pytest.approx(naive(z.detach(), TAU, owner), abs=1e-10)
+    whole = objective(z, temperature=TAU, owner=torch.tensor(owner), reduction="none")
+    part = objective(z[:, 2:5], temperature=TAU, pool=z, offset=2, owner=torch.tensor(owner), reduction="none")
+    assert torch.allclose(part, whole[..., 2:5], atol=1e-12)
+    apart = objective(z, temperature=TAU, owner=torch.arange(6))
+    assert torch.equal(apart, objective(z, temperature=TAU))
+    (gradient,) = torch.autograd.grad(objective(z, temperature=TAU, owner=torch.zeros(6)), z)
+    assert gradient.isfinite().all(), "a batch of one group has no negatives"
 
 
 @every_objective

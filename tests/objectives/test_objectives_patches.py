@@ -1,6 +1,7 @@
 """The contrast of whole images with patches against a naive float64 loop, and closed forms."""
 
 import math
+from collections.abc import Sequence
 
 import pytest
 import torch
@@ -19,7 +20,7 @@ def drawn(n: int = 4, d: int = 5, h: int = 2, w: int = 3) -> tuple[Tensor, Tenso
     return normalize(torch.randn(n, d, dtype=torch.float64, generator=generator)), normalize(local, dim=1)
 
 
-def naive(global_features: Tensor, local_features: Tensor) -> Tensor:
+def naive(global_features: Tensor, local_features: Tensor, owner: Sequence[int] = range(4)) -> Tensor:
     n, _, h, w = local_features.shape
     places = [(y, x) for y in range(h) for x in range(w)]
 
@@ -28,7 +29,7 @@ def naive(global_features: Tensor, local_features: Tensor) -> Tensor:
 
     losses = []
     for i in range(n):
-        rest = sum(score(i, j, place) for j in range(n) if j != i for place in places)
+        rest = sum(score(i, j, place) for j in range(n) if owner[j] != owner[i] for place in places)
         terms = [-math.log(score(i, i, place) / (score(i, i, place) + rest)) for place in places]
         losses.append(sum(terms) / len(terms))
     return torch.tensor(losses, dtype=torch.float64)
@@ -39,6 +40,23 @@ def test_it_equals_the_loop() -> None:
     got = patch_contrast(features, patches, temperature=TAU, reduction="none")
     assert (got - naive(features, patches)).abs().max() < 1e-10
     assert float(patch_contrast(features, patches, temperature=TAU)) == pytest.approx(float(got.mean()))
+
+
+def test_patches_of_one_owner_are_never_each_others_negatives() -> None:
+    features, patches = drawn()
+    owner = [3, 1, 3, 0]
+    got = patch_contrast(features, patches, temperature=TAU, owner=torch.tensor(owner), reduction="none")
+    assert (got - naive(features, patches, owner)).abs().max() < 1e-10
+    part = patch_contrast(
+        features[1:3],
+        patches[1:3],
+        temperature=TAU,
+        pool=patches,
+        offset=1,
+        owner=torch.tensor(owner),
+        reduction="none",
+    )
+    assert torch.allclose(part, got[1:3], atol=1e-12)
 
 
 def test_gradients_pass_gradcheck() -> None:

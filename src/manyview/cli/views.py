@@ -38,13 +38,12 @@ def run(words: list[str]) -> None:
     from manyview import counter
     from manyview.methods import find
     from manyview.report.pictures import readable
-    from manyview.run.build import build_augment, check_values
+    from manyview.run.build import build_augment
     from manyview.run.flags import parse_run
     from manyview.views import gallery
 
     method = find(args.method)
     config, source = parse_run(method, [*flags, "--out", str(args.out)], prog=f"manyview views --method {method.name}")
-    check_values(config)
     augment = build_augment(method, config)
     shown = dict(islice(readable(source, counter.permutation(len(source), config.run.seed)), args.samples))
     images, ids = list(shown.values()), [source.id(number) for number in shown]

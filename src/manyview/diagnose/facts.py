@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from manyview import bounds
 from manyview.diagnose.contrast import CONTRAST
 from manyview.errors import UserError
 from manyview.evaluate import PROTOCOLS
@@ -109,7 +110,8 @@ class Facts:
             kind = find(self.method)
             known = {field.name for field in fields(kind.Config)}
             given = {name: value for name, value in self.config.get("method", {}).items() if name in known}
-            chance = kind.chance(kind.Config(**given), int(batch // (number(self.setting("optim", "accumulate")) or 1)))
+            bounds.check(config := kind.Config(**given))
+            chance = kind.chance(config, int(batch // (number(self.setting("optim", "accumulate")) or 1)))
             return chance if chance is not None and chance.candidates > 1 else None
         except (ArithmeticError, LookupError, TypeError, ValueError, UserError):  # the file may have been edited
             return None

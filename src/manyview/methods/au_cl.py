@@ -8,7 +8,7 @@ from torch import Tensor
 
 from manyview.methods.base import SmallSet
 from manyview.methods.hyper import AlignUniform
-from manyview.methods.many_views import ManyViews, ManyViewsConfig, contrasts
+from manyview.methods.many_views import ManyViews, ManyViewsConfig, Pool, contrasts, of_all_ranks
 
 __all__ = ["AUCL", "AUCLConfig"]
 
@@ -29,6 +29,7 @@ class AUCL(ManyViews):
     def on_small_sets(cls, dataset: SmallSet, views: int) -> dict[str, float]:
         return {"t": 2.0, "temperature": 0.19}
 
-    def loss(self, views: Tensor, pool: Tensor, offset: int) -> Tensor:
+    def loss(self, views: Tensor, pool: Pool) -> Tensor:
         # The log of a mean over all pairs is no mean of the ranks' logs: each rank takes the queries of all.
-        return torch.stack([self.config.of(*rows) for rows in contrasts(pool, pool, 0, "same")]).mean()
+        rows = contrasts(pool["pool"], "same", **of_all_ranks(pool))
+        return torch.stack([self.config.of(*each) for each in rows]).mean()

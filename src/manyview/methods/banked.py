@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from manyview import distributed
+from manyview.bounds import Positive, Share
 from manyview.config import OptimConfig
 from manyview.encoders import Encoder
 from manyview.errors import UserError
@@ -26,11 +27,11 @@ __all__ = ["BankConfig", "Banked"]
 class BankConfig(BranchedConfig):
     contrast: Literal["softmax", "nce"] = "softmax"
     """(m + 1)-way classification, or noise-contrastive estimation of that over all samples (Eq. 9-11)."""
-    temperature: float = 0.07
+    temperature: Annotated[float, Positive] = 0.07
     """τ of the critic: 0.07 on ImageNet, 0.1 on STL-10."""
-    draw: int = 16_384
+    draw: Annotated[int, Positive] = 16_384
     """m, the negatives drawn from a view's memory bank for each anchor; fewer than there are samples."""
-    bank_momentum: float = 0.5
+    bank_momentum: Annotated[float, Share] = 0.5
     """Share of a bank's entry that stays when its sample is seen again."""
 
 
@@ -82,6 +83,11 @@ class Banked(Branched):
         branches = 2 if config.jigsaw else 1
         self.register_buffer("normalisers", torch.zeros(branches * len(self.directions), dtype=torch.float64))  # Z₀
         self.fresh: list[tuple[Tensor, Tensor]] = []  # views and sample numbers of this step, for the banks after it
+
+    def know_groups(self, groups: Tensor) -> None:
+        super().know_groups(groups)
+        for name in self.names:
+            self.bank(name).know_groups(groups)
 
     def step(self, batch: ViewBatch) -> dict[str, Tensor]:
         losses, seen = [], Seen(softmax=self.config.contrast == "softmax")

@@ -5,12 +5,13 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
 from manyview import distributed
+from manyview.bounds import Positive, Share
 from manyview.config import OptimConfig, ViewConfig
 from manyview.encoders import Encoder, EncoderConfig, Momentum
 from manyview.errors import UserError
@@ -110,10 +111,12 @@ class Method(nn.Module):
     """Whether embeddings are compared, so that contrast can be measured."""
 
     encoder: Encoder  # what is trained, evaluated and exported
+    groups: Tensor | None
 
     def __init__(self, config: Any, encoder: Encoder, *, samples: int, seed: int) -> None:
         super().__init__()
         self.config, self.encoder, self.seed = config, encoder, seed
+        self.register_buffer("groups", None, persistent=False)
         self._through: tuple[nn.Module, ...] = ()  # a tuple, so that the encoder is registered once
 
     @classmethod
@@ -129,6 +132,16 @@ class Method(nn.Module):
     def know_present(self, present: Mapping[str, Tensor]) -> None:
         """Which samples (n,) have which further image, where some lack some."""
         raise UserError(f"--missing: {self.name} has no views that could be left out: use 0")
+
+    def know_groups(self, groups: Tensor) -> None:
+        """To which group each of the n samples belongs (n,), where the data says so: samples of one group are never
+        each other's negatives."""
+        self.register_buffer("groups", groups, persistent=False)  # the data tells it anew
+
+    def owners(self, index: Tensor) -> Tensor:
+        """Whose the samples `index` (N,) are: (N,) groups, or the samples themselves. Rows of one owner are never each
+        other's negatives, as a sample that is twice in a batch because it stands in for an unreadable one."""
+        return index if self.groups is None else self.groups[index]
 
     @classmethod
     def small(cls, samples: int, views: int) -> Setup:
@@ -184,15 +197,15 @@ class Method(nn.Module):
 
 @dataclass(frozen=True)
 class QueueConfig:
-    queue_size: int = 65_536
+    queue_size: Annotated[int, Positive] = 65_536
     """Negatives kept from earlier batches; at most the number of samples."""
-    momentum: float = 0.999
+    momentum: Annotated[float, Share] = 0.999
     """Share of the key encoder that stays in each step; the rest follows the query encoder."""
     queue_start: Literal["random", "empty"] = "random"
     """Random unit vectors as negatives until real keys replace them, or slots masked until they are filled."""
     mask_own: bool = False
     """Never take a sample's own old keys as its negatives."""
-    key_passes: int = 1
+    key_passes: Annotated[int, Positive] = 1
     """Batches in which the keys of a step are encoded, with their own batch statistics: more of them need less memory
     (with as many as there are keys per sample, one is as large as the batch of queries)."""
 
@@ -220,6 +233,10 @@ class Queued(Method):
     @classmethod
     def chance(cls, config: Any, batch: int) -> Chance | None:
         return Chance(config.queue_size + 1)
+
+    def know_groups(self, groups: Tensor) -> None:
+        super().know_groups(groups)
+        self.queue.know_groups(groups)
 
     def encode_keys(self, views: Tensor, batch: ViewBatch) -> Tensor:
         """The keys (N, M, D) of some views (M, N, 3, h, w) of the batch, without gradient."""

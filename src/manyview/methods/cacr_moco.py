@@ -1,10 +1,11 @@
 """CACR in the frame of MoCo v2 (Algorithm 3)."""
 
 from dataclasses import dataclass
-from typing import final
+from typing import Annotated, final
 
 from torch import Tensor
 
+from manyview.bounds import Several
 from manyview.encoders import Encoder
 from manyview.methods.hyper import DoublyContrastive
 from manyview.methods.queued_views import QueuedViews, QueuedViewsConfig
@@ -16,7 +17,7 @@ __all__ = ["CACRMoCo", "CACRMoCoConfig"]
 class CACRMoCoConfig(DoublyContrastive, QueuedViewsConfig):
     """CACR with a momentum encoder and a queue (Zheng et al., TMLR 2023, Algorithm 3)."""
 
-    views: int = 5
+    views: Annotated[int, Several] = 5
     """Views of each sample, K + 1: each is a query in turn, the keys of the K others are its positives. 5 or 2 in the
     paper."""
 

@@ -1,12 +1,13 @@
 """CL, as CACR calls it: the loss of SimCLR in the set-up in which CACR compares objectives."""
 
 from dataclasses import dataclass
-from typing import final
+from typing import Annotated, final
 
 from torch import Tensor
 
+from manyview.bounds import Positive
 from manyview.methods.base import Chance, SmallSet
-from manyview.methods.many_views import ManyViews, ManyViewsConfig
+from manyview.methods.many_views import ManyViews, ManyViewsConfig, Pool
 from manyview.objectives import nt_xent
 
 __all__ = ["CL", "CLConfig"]
@@ -16,7 +17,7 @@ __all__ = ["CL", "CLConfig"]
 class CLConfig(ManyViewsConfig):
     """Conventional contrast, as a rival of CACR (Oord et al. 2018; Chen et al. 2020)."""
 
-    temperature: float = 0.2
+    temperature: Annotated[float, Positive] = 0.2
     """τ of the softmax: 0.2 on ImageNet, 0.19 on CIFAR and STL-10."""
 
 
@@ -35,5 +36,5 @@ class CL(ManyViews):
     def chance(cls, config: CLConfig, batch: int) -> Chance:
         return Chance(config.views * batch - 1)
 
-    def loss(self, views: Tensor, pool: Tensor, offset: int) -> Tensor:
-        return nt_xent(views, temperature=self.config.temperature, pool=pool, offset=offset)
+    def loss(self, views: Tensor, pool: Pool) -> Tensor:
+        return nt_xent(views, temperature=self.config.temperature, **pool)

@@ -1,16 +1,17 @@
 """CMC of patches: the last layer of one view meets the positions of an early layer of the other, in the batch (B.2)."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import final
+from typing import Annotated, final
 
 from torch import Tensor, nn
 
 from manyview import distributed
+from manyview.bounds import Positive
 from manyview.encoders import Encoder
-from manyview.methods.base import CMCSetup, Setup, ViewBatch
+from manyview.methods.base import ViewBatch
 from manyview.methods.patches import WithPatches, patch_heads
-from manyview.methods.view_graph import ADAM, CMC_PATCHES, GraphConfig, Seen, ViewGraph
+from manyview.methods.view_graph import CMC_PATCHES, GraphConfig, Seen, ViewGraph
 from manyview.objectives import info_nce, patch_scores
 
 __all__ = ["CMCPatch", "CMCPatchConfig"]
@@ -20,7 +21,7 @@ __all__ = ["CMCPatch", "CMCPatchConfig"]
 class CMCPatchConfig(GraphConfig):
     """CMC between whole samples and patches, within the batch (Tian et al., ECCV 2020, B.2). A single view is DIM."""
 
-    temperature: float = 0.07
+    temperature: Annotated[float, Positive] = 0.07
     """τ of the softmax; the paper names none for patches."""
     layer: str | None = None
     """The layer whose positions are the patches: layer2 of a ResNet, conv3 of an AlexNet, unless named."""
@@ -34,12 +35,8 @@ class CMCPatch(ViewGraph):
     title = "CMC of patches"
     Config = CMCPatchConfig
     paper = CMC_PATCHES
+    by_adam = True
     config: CMCPatchConfig
-
-    @classmethod
-    def in_cmc_setup(cls, setup: CMCSetup) -> Setup:
-        adam = replace(ADAM, epochs=200, milestones=(0.6, 0.8), lr=1e-2 if setup == "paper-alexnet" else 1e-3)
-        return super().in_cmc_setup(setup) if setup == "paper-nyu" else Setup({}, adam)
 
     def __init__(self, config: CMCPatchConfig, encoder: Encoder, *, samples: int, seed: int) -> None:
         super().__init__(config, encoder, samples=samples, seed=seed)
@@ -54,7 +51,8 @@ class CMCPatch(ViewGraph):
         index, offset = distributed.gather(batch.index), distributed.rank() * len(batch.index)
 
         def scores(anchor: str, other: str) -> tuple[Tensor, Tensor]:
-            return patch_scores(views[anchor], pools[other], offset=offset, there=self.presence.at(index, other))
+            there = self.presence.at(index, other)
+            return patch_scores(views[anchor], pools[other], offset=offset, owner=self.owners(index), there=there)
 
         seen, contrast = Seen(), partial(info_nce, temperature=self.config.temperature)
         return {"loss": self.along_graph(views, scores, contrast, batch.index, seen), **seen.metrics()}

@@ -1,8 +1,9 @@
 """CMC with the jigsaw branch of PIRL (Table 9)."""
 
 from dataclasses import dataclass
-from typing import final
+from typing import Annotated, final
 
+from manyview.bounds import Share
 from manyview.methods.banked import BankConfig, Banked
 from manyview.methods.view_graph import CMC_COMBINED
 
@@ -13,7 +14,7 @@ __all__ = ["CMCPIRL", "CMCPIRLConfig"]
 class CMCPIRLConfig(BankConfig):
     """CMC with the jigsaw branch of PIRL (Tian et al., ECCV 2020, D.4)."""
 
-    jigsaw: float = 0.5
+    jigsaw: Annotated[float, Share] = 0.5
     """Share of the loss in which nine shuffled patches stand for a sample."""
 
 

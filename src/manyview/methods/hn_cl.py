@@ -8,7 +8,7 @@ from torch import Tensor
 
 from manyview.methods.base import Chance
 from manyview.methods.hyper import HardNegatives
-from manyview.methods.many_views import ManyViews, ManyViewsConfig, contrasts
+from manyview.methods.many_views import ManyViews, ManyViewsConfig, Pool, contrasts
 
 __all__ = ["HNCL", "HNCLConfig"]
 
@@ -29,5 +29,5 @@ class HNCL(ManyViews):
     def chance(cls, config: HNCLConfig, batch: int) -> Chance:
         return Chance(config.views * (batch - 1) + 1)
 
-    def loss(self, views: Tensor, pool: Tensor, offset: int) -> Tensor:
-        return torch.stack([self.config.of(*rows) for rows in contrasts(views, pool, offset, "all")]).mean()
+    def loss(self, views: Tensor, pool: Pool) -> Tensor:
+        return torch.stack([self.config.of(*rows) for rows in contrasts(views, "all", **pool)]).mean()

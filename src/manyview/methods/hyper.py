@@ -2,10 +2,11 @@
 from a queue too."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from torch import Tensor
 
+from manyview.bounds import NotNegative, Positive, ShareBelowOne
 from manyview.errors import UserError
 from manyview.objectives import align_uniform, cacr, hard_negative
 
@@ -14,14 +15,14 @@ __all__ = ["AlignUniform", "DoublyContrastive", "HardNegatives"]
 
 @dataclass(frozen=True)
 class DoublyContrastive:
-    t_pos: float = 1.0
+    t_pos: Annotated[float, NotNegative] = 1.0
     """t⁺: how much more the farther positives weigh. 1.0 in all of the paper's experiments (searched in 0.5-3.0)."""
-    t_neg: float = 2.0
+    t_neg: Annotated[float, NotNegative] = 2.0
     """t⁻: how much more the nearer negatives weigh. The paper's values: 2.0 on ImageNet; on CIFAR-10, CIFAR-100 and
     STL-10 2.0, 3.0, 3.0 with one positive (K = 1) and 0.9, 2.0, 2.0 with four (`--preset paper-cifar` takes those)."""
     cost: Literal["euclidean", "inner", "rbf"] = "euclidean"
     """What a pair costs: squared distance (Eq. 12), negative inner product, or RBF in the repulsion (Eq. 14)."""
-    rbf_t: float = 2.0
+    rbf_t: Annotated[float, Positive] = 2.0
     """t of the RBF cost."""
     positive_weights: Literal["far", "near", "uniform"] = "far"
     """Positives that weigh most (Table 10's variants); uniform on both sides is UAUR (Eq. 11)."""
@@ -53,15 +54,15 @@ class DoublyContrastive:
 
 @dataclass(frozen=True)
 class AlignUniform:
-    t: float = 3.0
+    t: Annotated[float, Positive] = 3.0
     """t of the uniformity's kernel: 3 on ImageNet, 2 on CIFAR and STL-10."""
-    align_weight: float = 1.0
+    align_weight: Annotated[float, NotNegative] = 1.0
     """Weight of the alignment."""
-    uniform_weight: float = 1.0
+    uniform_weight: Annotated[float, NotNegative] = 1.0
     """Weight of the uniformity."""
-    contrastive_weight: float = 0.0
+    contrastive_weight: Annotated[float, NotNegative] = 0.0
     """Weight of an InfoNCE beside them, an option of the released code."""
-    temperature: float = 0.2
+    temperature: Annotated[float, Positive] = 0.2
     """τ of that InfoNCE: 0.2 on ImageNet, 0.19 on CIFAR and STL-10."""
 
     def of(self, positives: Tensor, negatives: Tensor) -> Tensor:
@@ -78,16 +79,12 @@ class AlignUniform:
 
 @dataclass(frozen=True)
 class HardNegatives:
-    temperature: float = 0.5
+    temperature: Annotated[float, Positive] = 0.5
     """τ of the softmax."""
-    beta: float = 1.0
+    beta: Annotated[float, NotNegative] = 1.0
     """β, how much harder negatives weigh; 0 makes it debiased contrast."""
-    tau_plus: float = 0.1
+    tau_plus: Annotated[float, ShareBelowOne] = 0.1
     """τ⁺, the share of negatives taken to be of the query's own class; 0 with β = 0 makes it CL."""
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.tau_plus < 1:
-            raise UserError(f"--tau-plus {self.tau_plus} must be at least 0 and less than 1")
 
     def of(self, positives: Tensor, negatives: Tensor) -> Tensor:
         return hard_negative(positives, negatives, temperature=self.temperature, beta=self.beta, tau_plus=self.tau_plus)

@@ -1,10 +1,11 @@
 """JCL: infinitely many positive keys per query, through the closed-form bound on their joint loss (Algorithm 1)."""
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, final
+from typing import Annotated, ClassVar, Literal, final
 
 from torch import Tensor
 
+from manyview.bounds import NotNegative, Positive
 from manyview.methods.base import MOCO_V2, QueueConfig, Queued, ViewBatch
 from manyview.objectives import jcl, similarity
 
@@ -15,11 +16,11 @@ __all__ = ["JCL", "JCLConfig"]
 class JCLConfig(QueueConfig):
     """Joint contrastive learning with infinite possibilities (Cai et al., NeurIPS 2020)."""
 
-    temperature: float = 0.2
+    temperature: Annotated[float, Positive] = 0.2
     """τ of the softmax."""
-    keys: int = 5
+    keys: Annotated[int, Positive] = 5
     """M′, the keys per sample from which mean and covariance are estimated (the query is not counted)."""
-    lam: float = 4.0
+    lam: Annotated[float, NotNegative] = 4.0
     """λ, the weight of the keys' covariance: how much diversity the infinitely many positives have."""
     lam_schedule: Literal["linear", "constant"] = "linear"
     """λ grows linearly over the run, as the statistics say little early on, or is constant."""

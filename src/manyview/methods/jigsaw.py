@@ -1,11 +1,13 @@
 """PIRL's second branch: nine shuffled patches of a sample stand for it (Misra and van der Maaten, CVPR 2020)."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from manyview.bounds import Share
 from manyview.encoders import Encoder, Towers
 from manyview.methods.base import ViewBatch
 from manyview.methods.view_graph import GraphConfig, ViewGraph
@@ -19,7 +21,7 @@ PATCH = 0.75  # of a cell's side: PIRL cuts 64 pixels of 85
 
 @dataclass(frozen=True)
 class BranchedConfig(GraphConfig):
-    jigsaw: float = 0.0
+    jigsaw: Annotated[float, Share] = 0.0
     """Share of the loss in which nine shuffled patches stand for a sample, as in PIRL: there 0.5."""
 
 

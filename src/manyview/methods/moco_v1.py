@@ -1,10 +1,11 @@
 """MoCo v1: one momentum-encoded key per query, negatives from a queue of earlier keys."""
 
 from dataclasses import dataclass
-from typing import final
+from typing import Annotated, final
 
 from torch import Tensor
 
+from manyview.bounds import Positive
 from manyview.config import OptimConfig, ViewConfig
 from manyview.encoders import EncoderConfig
 from manyview.methods.base import Paper, QueueConfig, Queued, ViewBatch
@@ -17,7 +18,7 @@ __all__ = ["MoCoV1", "MoCoV1Config"]
 class MoCoV1Config(QueueConfig):
     """Momentum contrast (He et al., CVPR 2020)."""
 
-    temperature: float = 0.07
+    temperature: Annotated[float, Positive] = 0.07
     """τ of the softmax."""
 
 

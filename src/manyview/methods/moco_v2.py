@@ -1,10 +1,11 @@
 """MoCo v2: MoCo with an MLP head, stronger views, a warmer softmax and a cosine schedule."""
 
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import Annotated, ClassVar, final
 
 from torch import Tensor
 
+from manyview.bounds import Positive
 from manyview.methods.base import MOCO_V2, QueueConfig, Queued, ViewBatch
 from manyview.objectives import info_nce, similarity
 
@@ -15,7 +16,7 @@ __all__ = ["MoCoV2", "MoCoV2Config"]
 class MoCoV2Config(QueueConfig):
     """Improved baselines with momentum contrast (Chen et al., 2020)."""
 
-    temperature: float = 0.2
+    temperature: Annotated[float, Positive] = 0.2
     """τ of the softmax."""
 
 

@@ -1,11 +1,12 @@
 """MV-DHEL: all pairs of views are aligned at once, and samples are told apart within each view."""
 
 from dataclasses import dataclass
-from typing import final
+from typing import Annotated, final
 
 from torch import Tensor
 
-from manyview.methods.many_views import ManyViews, ManyViewsConfig
+from manyview.bounds import Positive, Several
+from manyview.methods.many_views import ManyViews, ManyViewsConfig, Pool
 from manyview.objectives import mv_dhel
 
 __all__ = ["MVDHEL", "MVDHELConfig"]
@@ -15,9 +16,9 @@ __all__ = ["MVDHEL", "MVDHELConfig"]
 class MVDHELConfig(ManyViewsConfig):
     """Decoupled alignment of all pairs of views and repulsion within a view (Koromilas et al. 2025)."""
 
-    views: int = 4
+    views: Annotated[int, Several] = 4
     """Views of each sample, of which all pairs are positives."""
-    temperature: float = 0.1
+    temperature: Annotated[float, Positive] = 0.1
     """τ of the softmax."""
 
 
@@ -28,5 +29,5 @@ class MVDHEL(ManyViews):
     Config = MVDHELConfig
     config: MVDHELConfig
 
-    def loss(self, views: Tensor, pool: Tensor, offset: int) -> Tensor:
-        return mv_dhel(views, temperature=self.config.temperature, pool=pool, offset=offset)
+    def loss(self, views: Tensor, pool: Pool) -> Tensor:
+        return mv_dhel(views, temperature=self.config.temperature, **pool)

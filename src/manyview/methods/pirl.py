@@ -1,8 +1,9 @@
 """PIRL: a sample and its jigsaw are both told from other samples by the bank of whole samples."""
 
 from dataclasses import dataclass
-from typing import final
+from typing import Annotated, final
 
+from manyview.bounds import Share
 from manyview.methods.banked import BankConfig, Banked
 from manyview.methods.view_graph import CMC_COMBINED
 
@@ -15,7 +16,7 @@ class PIRLConfig(BankConfig):
 
     views: str = "RGB"
     """The view that meets itself, as it was seen before: the whole image, or any other."""
-    jigsaw: float = 0.5
+    jigsaw: Annotated[float, Share] = 0.5
     """Share of the loss in which nine shuffled patches stand for a sample."""
 
 

@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
+from manyview.bounds import Positive
 from manyview.methods.base import Chance, CMCSetup, QueueConfig, Queued, Setup, ViewBatch
 from manyview.methods.jigsaw import Branched, BranchedConfig
 from manyview.methods.view_graph import CMC_COMBINED, Seen, ways
@@ -17,7 +19,7 @@ __all__ = ["QueuedGraph", "QueuedGraphConfig"]
 
 @dataclass(frozen=True)
 class QueuedGraphConfig(QueueConfig, BranchedConfig):
-    temperature: float = 0.07
+    temperature: Annotated[float, Positive] = 0.07
     """τ of the softmax."""
 
 

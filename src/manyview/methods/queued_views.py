@@ -2,12 +2,13 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
 
 from manyview import distributed
+from manyview.bounds import Several
 from manyview.methods.base import MOCO_V2, Chance, QueueConfig, Queued, ViewBatch
 from manyview.methods.many_views import others
 from manyview.negatives import InBatch
@@ -18,7 +19,7 @@ __all__ = ["QueuedViews", "QueuedViewsConfig"]
 
 @dataclass(frozen=True)
 class QueuedViewsConfig(QueueConfig):
-    views: int = 2
+    views: Annotated[int, Several] = 2
     """Views of each sample, K + 1: each is a query in turn, the keys of the K others are its positives."""
     with_intra_batch: bool = True
     """The other queries of the batch, in the same view, are negatives beside the queue: unlike keys they carry a
@@ -45,6 +46,7 @@ class QueuedViews(Queued):
         keys, index = self.encode_keys(batch.images, batch), batch.index  # (N, V, D), no gradient
         self.fresh.append((keys[:, -1], index))
         pool, offset = distributed.gather(queries, dim=1), distributed.rank() * len(index)
+        owner = distributed.gather(self.owners(index))
         if self.of_all_ranks:
             queries, offset = pool, 0
             keys, index = distributed.gather(keys), distributed.gather(index)
@@ -53,7 +55,7 @@ class QueuedViews(Queued):
             positives = similarity(query, others(keys.transpose(0, 1), view).transpose(0, 1))
             negatives = self.queue.similarity(query, index)
             if self.config.with_intra_batch:
-                near = InBatch("same").similarity(query, pool, view=view, offset=offset)
+                near = InBatch("same").similarity(query, pool, view=view, offset=offset, owner=owner)
                 negatives = torch.cat([negatives, near], 1)
             losses.append(self.loss(positives, negatives))
             means.append(positives.detach().mean())

@@ -1,14 +1,15 @@
 """SimCLR: two views of each sample, all other embeddings of the batch as negatives."""
 
 from dataclasses import dataclass
-from typing import final
+from typing import Annotated, final
 
 from torch import Tensor
 
+from manyview.bounds import Positive
 from manyview.config import OptimConfig, ViewConfig
 from manyview.encoders import EncoderConfig
 from manyview.methods.base import Chance, Paper
-from manyview.methods.many_views import ManyViews, ManyViewsConfig
+from manyview.methods.many_views import ManyViews, ManyViewsConfig, Pool
 from manyview.objectives import nt_xent
 
 __all__ = ["SimCLR", "SimCLRConfig"]
@@ -18,7 +19,7 @@ __all__ = ["SimCLR", "SimCLRConfig"]
 class SimCLRConfig(ManyViewsConfig):
     """A simple framework for contrastive learning (Chen et al., ICML 2020)."""
 
-    temperature: float = 0.1
+    temperature: Annotated[float, Positive] = 0.1
     """τ of the softmax."""
 
 
@@ -46,5 +47,5 @@ class SimCLR(ManyViews):
     def chance(cls, config: SimCLRConfig, batch: int) -> Chance:
         return Chance(config.views * batch - 1)
 
-    def loss(self, views: Tensor, pool: Tensor, offset: int) -> Tensor:
-        return nt_xent(views, temperature=self.config.temperature, pool=pool, offset=offset)
+    def loss(self, views: Tensor, pool: Pool) -> Tensor:
+        return nt_xent(views, temperature=self.config.temperature, **pool)

@@ -1,11 +1,12 @@
 """Vanilla multi-key contrast: the mean of the losses of M explicit query-key pairs, the plain way to many positives."""
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, final
+from typing import Annotated, ClassVar, final
 
 import torch
 from torch import Tensor
 
+from manyview.bounds import Positive
 from manyview.methods.base import MOCO_V2, QueueConfig, Queued, ViewBatch
 from manyview.objectives import info_nce, similarity
 
@@ -16,9 +17,9 @@ __all__ = ["Vanilla", "VanillaConfig"]
 class VanillaConfig(QueueConfig):
     """MoCo v2 with M keys per query (JCL, Eq. 3)."""
 
-    temperature: float = 0.2
+    temperature: Annotated[float, Positive] = 0.2
     """τ of the softmax."""
-    keys: int = 5
+    keys: Annotated[int, Positive] = 5
     """M, the number of positive keys of each sample."""
     all_branches: bool = False
     """Encode the positives by the query encoder and back-propagate through all M + 1 branches."""

@@ -19,10 +19,12 @@ class MemoryBank(nn.Module):
 
     CMC (§3.4) has a bank for each view. An anchor of one view meets the other view in its bank only, with its positive
     (`positives`) as with `draw` negatives (`similarity`), so the gradient goes to the anchor's encoder alone; the other
-    encoder learns from the other direction. `momentum` is the share of an entry that stays in an update.
+    encoder learns from the other direction. `momentum` is the share of an entry that stays in an update. Where samples
+    have groups, drawn entries of the anchor's group are excluded.
     """
 
     entries: Tensor
+    groups: Tensor | None
 
     def __init__(self, n: int, dim: int, *, momentum: float, draw: int) -> None:
         super().__init__()
@@ -34,6 +36,11 @@ class MemoryBank(nn.Module):
             raise ValueError(f"the momentum of a memory bank is a share in [0, 1), not {momentum}")
         self.momentum, self.draw = momentum, draw
         self.register_buffer("entries", F.normalize(torch.randn(n, dim)))
+        self.know_groups(None)
+
+    def know_groups(self, groups: Tensor | None) -> None:
+        """To which group each of the n samples belongs (n,)."""
+        self.register_buffer("groups", groups, persistent=False)  # the data tells it anew
 
     def positives(self, query: Tensor, index: Tensor) -> Tensor:
         """Scores of `query` (N, D) against the entries of its own samples `index` (N,): (N, 1)."""
@@ -47,11 +54,20 @@ class MemoryBank(nn.Module):
         of samples that are not `there` (n,), since they lack the view, are excluded."""
         self._check(index)
 
+        groups = self.groups
+
         def draw(some: Tensor) -> Tensor:
             return self.drawn(some, seed=seed, step=step, direction=direction)
 
+        def excluded(some: Tensor, drawn: Tensor) -> Tensor | None:
+            lacking = None if there is None else ~there[drawn]
+            if groups is None:
+                return lacking
+            alike = groups[drawn] == groups[some, None]
+            return alike if lacking is None else alike | lacking
+
         with torch.autocast(query.device.type, enabled=False):
-            return drawn_similarity(at_least_float32(query), self.entries, index, draw, self.draw, there)
+            return drawn_similarity(at_least_float32(query), self.entries, index, draw, self.draw, excluded)
 
     def drawn(self, index: Tensor, *, seed: int, step: int, direction: int = 0) -> Tensor:
         """The entries that the samples `index` (N,) meet in this step: (N, draw), uniform over all other samples, with

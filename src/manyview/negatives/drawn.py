@@ -15,6 +15,7 @@ from torch.nn import functional as F
 __all__ = ["drawn_similarity"]
 
 Draw = Callable[[Tensor], Tensor]
+Excluded = Callable[[Tensor, Tensor], Tensor | None]
 
 # To score all rows and pick the drawn ones costs more products but copies no row: it wins up to so many rows per draw
 # (measured on one core at D = 128). Less long in the backward pass, whose other way copies none either.
@@ -25,24 +26,24 @@ _SCORES_AT_ONCE = 2**20
 
 
 def drawn_similarity(
-    query: Tensor, rows: Tensor, index: Tensor, draw: Draw, count: int, there: Tensor | None = None
+    query: Tensor, rows: Tensor, index: Tensor, draw: Draw, count: int, excluded: Excluded = lambda index, drawn: None
 ) -> Tensor:
     """Dot products of `query` (N, D) with those of `rows` (n, D) that `draw(index)` (N, count) names: (N, count); -inf
-    for rows that are not `there` (n,).
+    where `excluded(index, drawn)` (N, count) says so.
 
     `draw` works on any part of `index` (N,) and gives it the same numbers whenever it is asked. The gradient goes to
     the query alone.
     """
-    return _DrawnSimilarity.apply(query, rows, index, draw, count, there)  # type: ignore[no-any-return]
+    return _DrawnSimilarity.apply(query, rows, index, draw, count, excluded)  # type: ignore[no-any-return]
 
 
 class _DrawnSimilarity(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, query: Tensor, rows: Tensor, index: Tensor, draw: Draw, count: int, there: Tensor | None
+        ctx: Any, query: Tensor, rows: Tensor, index: Tensor, draw: Draw, count: int, excluded: Excluded
     ) -> Tensor:
-        ctx.save_for_backward(rows, index, there)
-        ctx.draw, ctx.count = draw, count
+        ctx.save_for_backward(rows, index)
+        ctx.draw, ctx.count, ctx.excluded = draw, count, excluded
         scores = query.new_empty(len(query), count)
         few = len(rows) <= _ROWS_PER_DRAW_FORWARD * count
         for part in _parts(len(query), count, len(rows) if few else 1):
@@ -51,20 +52,20 @@ class _DrawnSimilarity(torch.autograd.Function):
                 torch.gather(query[part] @ rows.T, 1, drawn, out=target)
             else:
                 _gather_and_multiply(query[part], rows, drawn, out=target)
-            if there is not None:
-                target.masked_fill_(~there[drawn], -torch.inf)
+            if (mask := excluded(index[part], drawn)) is not None:
+                target.masked_fill_(mask, -torch.inf)
         return scores
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None, None]:
-        rows, index, there = ctx.saved_tensors
+        rows, index = ctx.saved_tensors
         result = gradient.new_empty(len(gradient), rows.shape[1])
         few = len(rows) <= _ROWS_PER_DRAW_BACKWARD * ctx.count
         for part in _parts(len(gradient), ctx.count, len(rows) if few else 1):
             drawn, weights = ctx.draw(index[part]), gradient[part].contiguous()
-            if there is not None:
-                weights = weights.masked_fill(~there[drawn], 0.0)
+            if (mask := ctx.excluded(index[part], drawn)) is not None:
+                weights = weights.masked_fill(mask, 0.0)
             if few:
                 summed = weights.new_zeros(len(drawn), len(rows)).scatter_add_(1, drawn, weights)
                 torch.matmul(summed, rows, out=result[part])

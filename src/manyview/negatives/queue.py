@@ -16,9 +16,11 @@ class Queue(nn.Module):
     """The last `size` keys of all ranks, oldest overwritten first; every rank holds the same ones.
 
     `start="random"` fills it with random unit vectors as MoCo does; `"empty"` masks what was not written yet.
-    `mask_own` masks the keys that the queried sample itself left behind in an earlier epoch.
+    `mask_own` masks the keys that the queried sample itself left behind in an earlier epoch. Where samples have groups,
+    keys of the query's group are always masked.
     """
 
+    groups: Tensor | None
     keys: Tensor
     owner: Tensor
     pushed: Tensor
@@ -33,6 +35,11 @@ class Queue(nn.Module):
         self.register_buffer("keys", F.normalize(torch.randn(size, dim)))
         self.register_buffer("owner", torch.full((size,), -1))  # -1: nobody's
         self.register_buffer("pushed", torch.zeros((), dtype=torch.int64))
+        self.know_groups(None)
+
+    def know_groups(self, groups: Tensor | None) -> None:
+        """To which group each of the n samples belongs (n,)."""
+        self.register_buffer("groups", groups, persistent=False)  # the data tells it anew
 
     def similarity(self, query: Tensor, index: Tensor | None = None, *, columns: slice = slice(None)) -> Tensor:
         """Scores of `query` (N, D), whose sample numbers are `index` (N,), against the queue: (N, size). Where keys are
@@ -40,10 +47,13 @@ class Queue(nn.Module):
         scores = similarity(query, self.keys[:, columns])
         if self.start == "empty":
             scores[:, int(self.pushed) :] = -torch.inf
-        if self.mask_own:
+        if self.mask_own or self.groups is not None:
             if index is None:
-                raise ValueError("mask_own needs the sample numbers of the queries")
-            scores.masked_fill_(index[:, None] == self.owner, -torch.inf)
+                raise ValueError("mask_own and groups need the sample numbers of the queries")
+            whose, owner = index, self.owner
+            if self.groups is not None:
+                whose, owner = self.groups[index], self.groups[owner.clamp_min(0)]
+            scores.masked_fill_((whose[:, None] == owner) & (self.owner >= 0), -torch.inf)
         return scores
 
     @torch.no_grad()

@@ -1,7 +1,8 @@
 """Objectives of unit embeddings `views` (V, N, D) in which every view is an anchor of every other.
 
 `pool` (V, P, D) are the embeddings of all ranks, among which the N samples here start at `offset`; without it the
-samples here are all there are.
+samples here are all there are. Two rows with the same `owner` (P,), a sample or a group of samples, are never each
+other's negatives; without it every row is a sample of its own.
 """
 
 import math
@@ -22,6 +23,7 @@ def nt_xent(
     temperature: float,
     pool: Tensor | None = None,
     offset: int = 0,
+    owner: Tensor | None = None,
     reduction: Reduction = "mean",
 ) -> Tensor:
     r"""SimCLR's loss: the mean over ordered pairs of views a ≠ b of
@@ -32,7 +34,7 @@ def nt_xent(
     (V, N).
     """
     pool = _checked(views, pool)
-    scores = _scores(views, pool)
+    scores = _scores(views, pool, offset, owner)
     _own(scores, offset).diagonal(0, 0, 1).fill_(-torch.inf)
     rest = log_sum_exp(scores.flatten(0, 1).flatten(1), scale=1 / temperature).view(views.shape[:2])
     return reduced(rest - _mean_over_others(_positives(views, pool, offset) / temperature), reduction)
@@ -44,6 +46,7 @@ def cmc_full_graph(
     temperature: float,
     pool: Tensor | None = None,
     offset: int = 0,
+    owner: Tensor | None = None,
     reduction: Reduction = "mean",
 ) -> Tensor:
     r"""CMC's full graph, Eq. 8 with Eq. 2-4: the mean over ordered pairs of views a ≠ b (the paper sums them) of
@@ -54,7 +57,7 @@ def cmc_full_graph(
     """
     pool = _checked(views, pool)
     count, n, _ = views.shape
-    rest = log_sum_exp(_scores(views, pool).flatten(0, 2), scale=1 / temperature).view(count, n, count)
+    rest = log_sum_exp(_scores(views, pool, offset, owner).flatten(0, 2), scale=1 / temperature).view(count, n, count)
     return reduced(_mean_over_others(rest.mT - _positives(views, pool, offset) / temperature), reduction)
 
 
@@ -65,6 +68,7 @@ def pvc(
     mean: Literal["geometric", "arithmetic"] = "geometric",
     pool: Tensor | None = None,
     offset: int = 0,
+    owner: Tensor | None = None,
     reduction: Reduction = "mean",
 ) -> Tensor:
     r"""Poly-view contrast (Shidani et al. 2024): −log of the geometric or arithmetic mean over b ≠ a of
@@ -78,7 +82,7 @@ def pvc(
     if mean not in ("geometric", "arithmetic"):
         raise ValueError(f"mean is 'geometric' or 'arithmetic', not {mean!r}")
     pool = _checked(views, pool)
-    scores = _scores(views, pool)
+    scores = _scores(views, pool, offset, owner)
     _own(scores, offset).fill_(-torch.inf)
     rest = log_sum_exp(scores.flatten(0, 1).flatten(1), scale=1 / temperature).view(views.shape[:2])
     positives = _positives(views, pool, offset) / temperature
@@ -95,6 +99,7 @@ def mv_infonce(
     same_view: bool = True,
     pool: Tensor | None = None,
     offset: int = 0,
+    owner: Tensor | None = None,
     reduction: Reduction = "mean",
 ) -> Tensor:
     r"""MV-InfoNCE (Koromilas et al. 2025), one term for each sample:
@@ -106,7 +111,7 @@ def mv_infonce(
     (N,).
     """
     pool = _checked(views, pool)
-    scores = _scores(views, pool)
+    scores = _scores(views, pool, offset, owner)
     excluded = _own(scores, offset).diagonal(0, 0, 1) if same_view else scores.diagonal(0, 0, 2)
     excluded.fill_(-torch.inf)
     rest = log_sum_exp(scores.flatten(0, 1).flatten(1), scale=1 / temperature).view(views.shape[:2])
@@ -119,6 +124,7 @@ def mv_dhel(
     temperature: float,
     pool: Tensor | None = None,
     offset: int = 0,
+    owner: Tensor | None = None,
     reduction: Reduction = "mean",
 ) -> Tensor:
     r"""MV-DHEL (Koromilas et al. 2025), which aligns all pairs of views at once and repels within each view:
@@ -131,6 +137,8 @@ def mv_dhel(
     with torch.autocast(views.device.type, enabled=False):
         scores = torch.matmul(at_least_float32(views), at_least_float32(pool).mT)  # (V, N, P)
     scores.diagonal(offset, 1, 2).fill_(-torch.inf)
+    if owner is not None:
+        scores.masked_fill_(_alike(owner, views.shape[1], offset), -torch.inf)
     rest = log_sum_exp(scores.flatten(0, 1), scale=1 / temperature).view(views.shape[:2])
     repelled = rest.masked_fill(rest == -torch.inf, 0.0).sum(0)
     return reduced(repelled - _all_pairs(_positives(views, pool, offset) / temperature), reduction)
@@ -149,11 +157,21 @@ def _positives(views: Tensor, pool: Tensor, offset: int) -> Tensor:
         return torch.einsum("and,bnd->abn", at_least_float32(views), own)
 
 
-def _scores(views: Tensor, pool: Tensor) -> Tensor:
-    """u_{i,a} · u_{j,b} at [a, i, b, j]: (V, N, V, P). Exclusions are written into it, which is safe: the product's
-    gradient does not read its result."""
+def _scores(views: Tensor, pool: Tensor, offset: int, owner: Tensor | None) -> Tensor:
+    """u_{i,a} · u_{j,b} at [a, i, b, j]: (V, N, V, P), excluded where i and j ≠ i have the same owner. Exclusions are
+    written into it, which is safe: the product's gradient does not read its result."""
     count, n, _ = views.shape
-    return similarity(views.flatten(0, 1), pool.flatten(0, 1)).view(count, n, count, -1)
+    scores = similarity(views.flatten(0, 1), pool.flatten(0, 1)).view(count, n, count, -1)
+    if owner is not None:
+        scores.masked_fill_(_alike(owner, n, offset).unsqueeze(1), -torch.inf)
+    return scores
+
+
+def _alike(owner: Tensor, n: int, offset: int) -> Tensor:
+    """Where the i-th of `n` rows from `offset` on and another row j of the pool have the same owner: (N, P)."""
+    alike = owner[offset : offset + n, None] == owner
+    alike.diagonal(offset).fill_(False)
+    return alike
 
 
 def _own(scores: Tensor, offset: int) -> Tensor:

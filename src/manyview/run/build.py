@@ -10,7 +10,7 @@ from timm.scheduler.scheduler import Scheduler
 from torch import Tensor
 
 from manyview import bounds, distributed
-from manyview.config import AnyConfig, plain
+from manyview.config import AnyConfig
 from manyview.data import Source, open_source
 from manyview.data.source import Unreadable, track
 from manyview.diagnose import ContrastMonitor
@@ -25,7 +25,7 @@ from manyview.views.named import split_views
 from manyview.views.recipes import RAND
 from manyview.views.statistics import mean_chroma, measure, refuse_grey, sampled
 
-__all__ = ["Parts", "build", "build_augment", "check_values", "pick_device"]
+__all__ = ["Parts", "build", "build_augment", "pick_device"]
 
 MEASURED = 500  # images whose colours are measured
 
@@ -47,7 +47,7 @@ class Parts:
 
 
 def build(kind: type[Method], config: AnyConfig, source: Source) -> Parts:
-    check_values(config)
+    bounds.check(config)
     if len(source) < config.optim.batch_size:
         raise UserError(
             f"--batch-size {config.optim.batch_size} exceeds the {len(source)} samples of --data {config.data.data}: "
@@ -59,6 +59,8 @@ def build(kind: type[Method], config: AnyConfig, source: Source) -> Parts:
     encoder = build_encoder(kind.encoder_config(config.method, config.encoder), image_size=config.views.image_size)
     measure_views(encoder, source, config.run.seed)
     method = kind(config.method, encoder, samples=len(source), seed=config.run.seed)
+    if source.groups is not None:
+        method.know_groups(source.groups)
     if source.present is not None:
         method.know_present(source.present)
     method.to(device)
@@ -152,27 +154,6 @@ def check_division(config: AnyConfig) -> None:
         raise UserError(
             f"--batch-size {optim.batch_size} does not divide into equal parts by {by}: choose a multiple of {divisor}"
         )
-
-
-# Bounds of the methods' own fields.
-POSITIVE = {"temperature", "queue_size", "keys", "key_passes", "t", "rbf_t", "draw"}
-NOT_NEGATIVE = {"lam", "beta", "t_pos", "t_neg", "align_weight", "uniform_weight", "contrastive_weight"}
-SHARES = {"momentum", "bank_momentum", "jigsaw"}
-SEVERAL = {"views"}
-
-
-def check_values(config: AnyConfig) -> None:
-    bounds.check(config)
-    for name, value in plain(config)["method"].items():
-        flag = f"--{name.replace('_', '-')} {value}".removesuffix(".0")
-        if value is not None and name in POSITIVE and not value > 0:
-            raise UserError(f"{flag} must be greater than 0")
-        if name in NOT_NEGATIVE and not value >= 0:
-            raise UserError(f"{flag} must not be negative")
-        if name in SHARES and not 0 <= value <= 1:
-            raise UserError(f"{flag} must lie between 0 and 1")
-        if name in SEVERAL and isinstance(value, int) and not value >= 2:
-            raise UserError(f"{flag} leaves a query without a positive: use 2 or more")
 
 
 def knn_sources(config: AnyConfig, source: Source) -> tuple[Source, Source] | None:
