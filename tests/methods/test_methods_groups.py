@@ -45,7 +45,7 @@ def test_a_jcl_step_in_groups_is_algorithm_1_without_the_keys_of_the_group() -> 
 
 @pytest.mark.parametrize("name", ["cacr", "cmc", "cmc-moco", "cmc-patch", "jcl", "predictive"])
 def test_a_run_tells_its_method_the_groups_of_the_data(name: str, tmp_path: Path) -> None:
-    kind, source, run = find(name), Frames(), RunConfig(out=tmp_path / "run", watch_every=0)
+    kind, source, run = find(name), Frames(), RunConfig(out=tmp_path / "run", contrast_every=0)
     config = presets.small(kind, run, DataConfig(data="frames"), source, views=2)
     method = build(kind, replace(config, optim=replace(config.optim, batch_size=8)), source).method
     told = [each.get_buffer("groups") for each in method.modules() if hasattr(each, "know_groups")]
