@@ -8,7 +8,8 @@ from torch.nn.functional import normalize
 
 from bench.lines import KNN, KNN_DIM, KNN_NEIGHBOURS, KNN_TEST, KNN_TRAIN
 from bench.race import Race, timed
-from manyview.evaluate import Features, Knn, knn
+from manyview.evaluate.features import Features
+from manyview.evaluate.knn import Knn
 
 __all__ = ["races"]
 
@@ -26,7 +27,7 @@ def races(quick: bool) -> Iterator[Race]:
         return float(classifier.score(queries, wanted))
 
     yield Race(
-        {"manyview": timed(lambda: knn(train, test, Knn(KNN_NEIGHBOURS))), "scikit-learn": timed(theirs)},
+        {"manyview": timed(lambda: Knn(KNN_NEIGHBOURS).score(train, test)), "scikit-learn": timed(theirs)},
         (KNN,),
         threads=2,
         repeats=3 if quick else 5,

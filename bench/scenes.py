@@ -12,7 +12,8 @@ from torch.nn.functional import cross_entropy
 
 from manyview.data import Loader, Source, open_source
 from manyview.encoders import Encoder, EncoderConfig, FrozenEncoder, build_encoder
-from manyview.evaluate import Features, Knn, extract, knn
+from manyview.evaluate.features import Features, extract
+from manyview.evaluate.knn import Knn
 from manyview.train import trainable
 from manyview.views import Augment, Recipe
 
@@ -65,9 +66,9 @@ def main() -> None:
     random = frozen(build_encoder(EncoderConfig(backbone="tiny")))
     table = Table("on scenes", "test accuracy", "seconds")
     measures: dict[str, Callable[[], float]] = {
-        "kNN on pixels (k = 200)": lambda: knn(pixels(train), pixels(test)).top1,
-        "kNN on pixels (k = 20)": lambda: knn(pixels(train), pixels(test), Knn(20)).top1,
-        "kNN on a random `tiny` (k = 200)": lambda: knn(extract(random, train), extract(random, test)).top1,
+        "kNN on pixels (k = 200)": lambda: Knn().score(pixels(train), pixels(test)).value,
+        "kNN on pixels (k = 20)": lambda: Knn(20).score(pixels(train), pixels(test)).value,
+        "kNN on a random `tiny` (k = 200)": lambda: Knn().score(extract(random, train), extract(random, test)).value,
         f"`tiny`, supervised, {args.epochs} epochs": lambda: supervised(
             train, test, epochs=args.epochs, seed=args.seed
         ),

@@ -13,7 +13,7 @@ import manyview
 from manyview.cli import main
 from manyview.data import open_source
 from manyview.encoders import EncoderConfig, build_encoder, save_backbone
-from manyview.evaluate import extract
+from manyview.evaluate.features import extract
 
 GUIDE = (Path(__file__).parents[1] / "docs" / "GUIDE.md").read_text(encoding="utf-8")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from manyview.encoders import EncoderConfig, build_encoder, save_backbone
 from manyview.errors import UserError
 from manyview.registry import Registry, entry_points
 
@@ -148,3 +149,38 @@ def test_a_class_is_described_by_its_docstring_or_that_of_its_config(tmp_path: P
     assert found.described() == {"a": "By config.", "plain": "A plain one."}
     with pytest.raises(UserError, match="no protocol 'b': choose one of a, plain"):
         found.find("b")
+
+
+PROTOCOL = '''
+from dataclasses import dataclass
+
+from manyview.evaluate.protocol import Protocol
+from manyview.evaluate.result import Metric, Result
+
+
+@dataclass(frozen=True)
+class Width(Protocol):
+    """How many features there are."""
+
+    name = "width"
+    title = "Width"
+    factor: float = 1.0
+    """What it is multiplied by."""
+
+    def run(self, encoder, split, reading):
+        width = Metric(self.factor * encoder.num_features, unit="")
+        return Result({"features": width}, "features", {"seed": reading.seed})
+'''
+
+
+def test_a_protocol_of_another_package_is_a_command_like_ours(tmp_path: Path) -> None:
+    install(tmp_path, "widepackage", {"manyview.protocols": {"width": "wide:Width"}}, wide=PROTOCOL)
+    file = tmp_path / "run" / "encoder.safetensors"
+    save_backbone(file, build_encoder(EncoderConfig(backbone="tiny")), image_size=16, mean=(0.5,) * 3, std=(0.25,) * 3)
+    words = ("evaluate", "width", str(file.parent), "--data", "scenes:64", "--factor", "2", "--no-random")
+    done = run(tmp_path, "-m", "manyview", *words)
+    assert done.returncode == 0, done.stderr
+    assert "width factor=2" in done.stdout
+    [record] = json.loads((file.parent / "evaluations.json").read_text())
+    assert (record["settings"], record["headline"]) == ({"factor": 2.0}, "features")
+    assert record["metrics"]["features"] == {"value": 512.0, "interval": None, "unit": ""}

@@ -1,5 +1,6 @@
-"""Files that are whole or not there: written aside, synced and renamed. Anyone may import it."""
+"""Files that are whole or not there: written aside, synced and renamed; and changed by one process at a time."""
 
+import fcntl
 import os
 import secrets
 from collections.abc import Iterator
@@ -7,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-__all__ = ["replacing"]
+__all__ = ["locked", "replacing"]
 
 
 @contextmanager
@@ -31,3 +32,13 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """One process at a time is inside; one that dies lets go. The lock is a hidden file beside `path`, which may itself
+    be replaced."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path.with_name(f".{path.name}.lock"), "w", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

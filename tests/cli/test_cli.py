@@ -11,7 +11,8 @@ from rich.console import Console
 from safetensors.torch import load_file
 
 from manyview.cli import COMMANDS, main
-from manyview.evaluate import Features, embed
+from manyview.evaluate.embed import embed
+from manyview.evaluate.features import Features
 from manyview.methods import described
 from manyview.run.flags import file_flags
 
@@ -180,7 +181,7 @@ def test_layers_are_probed_printed_and_drawn(run: Path, capsys: pytest.CaptureFi
     assert "--layer conv5 is no layer of this backbone: take some of conv1, bn1" in message
     assert main(["report", str(run)]) == 0
     page = (run / "report.html").read_text()
-    assert "Linear probe on cached features · scenes · by layer" in page
+    assert "Linear probe on cached features (regularisation 0.01) · scenes · by layer" in page
     assert "Top-1 by layer. trained encoder: layer3 " in page
 
 
@@ -190,7 +191,9 @@ def test_the_probe_with_adam_takes_the_papers_settings(run: Path, capsys: pytest
     assert "linear-adam" in capsys.readouterr().out
     record = json.loads((run / "evaluations.json").read_text())[-1]
     assert record["protocol"] == "linear-adam"
-    assert record["settings"] == {"epochs": 2, "lr": 0.001, "decay": 0.2, "batch_size": 128}
+    assert record["settings"] == {
+        **{"epochs": 2, "lr": 0.001, "decay": 0.2, "batch_size": 128, "milestones": [0.6, 0.8]}
+    }
     assert "--batch-size 128 is not between 1 and the 64 samples" in error(capsys, *words, "--data", "scenes:64")
     assert main(["report", str(run)]) == 0
     assert "Linear probe, Adam with augmentation" in (run / "report.html").read_text()
@@ -235,7 +238,7 @@ def test_embedding_shows_its_progress_on_a_terminal(
         shown.append(settings["progress"])
         return embed(*arguments, **settings)
 
-    monkeypatch.setattr("manyview.evaluate.embed", noted)
+    monkeypatch.setattr("manyview.evaluate.embed.embed", noted)
     monkeypatch.setattr("manyview.cli.embed.console", Console(force_terminal=terminal))
     assert main(["embed", str(run), "--data", "scenes:64", "--out", str(tmp_path / "features.npz")]) == 0
     assert shown == [terminal]

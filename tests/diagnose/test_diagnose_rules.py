@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -14,6 +14,8 @@ from manyview.cli import main
 from manyview.diagnose import LEVELS, Finding, findings
 from manyview.diagnose.facts import Comparison, Facts
 from manyview.diagnose.rules import judge
+from manyview.evaluate.records import Record
+from manyview.evaluate.result import Metric, Result
 
 CONFIG: dict[str, dict[str, Any]] = {
     "data": {"data": "scenes", "workers": 2},
@@ -259,9 +261,13 @@ def test_knn_that_falls_during_the_run() -> None:
     assert level("kNN during training", measured(0.3)) == "unknown"
 
 
+def result(fitted: float | None, tested: float, unit: Literal["%", ""] = "%") -> Result:
+    return Result({"score": Metric(tested, unit=unit)}, "score", {} if fitted is None else {"fitted": fitted})
+
+
 def probed(*probes: tuple[str, float | None, float]) -> Facts:
     comparisons = tuple(
-        Comparison(protocol, "scenes", "test", None, {"trained": {"top1": tested, "train_top1": fitted}})
+        Comparison({"trained": Record(protocol, {}, "trained", "scenes", "test", result(fitted, tested))})
         for protocol, fitted, tested in probes
     )
     known = facts(rows())

@@ -15,9 +15,9 @@ from manyview.data.source import Arrays, Source, Subset, Unreadable
 from manyview.encoders import Card, EncoderConfig, FrozenEncoder, build_backbone, build_encoder
 from manyview.errors import UserError
 from manyview.evaluate import features as features_module
+from manyview.evaluate.embed import embed
 from manyview.evaluate.features import Preparation, extract, extract_layers, probe_features
-from manyview.evaluate.files import embed
-from manyview.evaluate.knn import Knn, knn
+from manyview.evaluate.knn import Knn
 from manyview.evaluate.watch import knn_accuracy
 
 torch.set_num_threads(1)
@@ -209,7 +209,7 @@ def test_embed_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytes
     def full_disk(*_: object, **__: object) -> None:
         raise OSError("no space left on device")
 
-    monkeypatch.setattr("manyview.evaluate.files.np.savez", full_disk)
+    monkeypatch.setattr("manyview.evaluate.embed.np.savez", full_disk)
     with pytest.raises(OSError, match="no space"):
         embed(pixels(8), Memory(5), out)
     assert out.read_bytes() == before
@@ -225,7 +225,7 @@ def test_a_look_during_training_leaves_modes_and_statistics_alone() -> None:
     train, test = Memory(60, side=16, classes=3, seed=1), Memory(30, side=16, classes=3, seed=2)
     accuracy = knn_accuracy(encoder, train, test, image_size=16, mean=MEAN, std=STD, protocol=Knn(5))
     copy = FrozenEncoder.of(encoder, image_size=16, mean=MEAN, std=STD)
-    assert accuracy == knn(extract(copy, train), extract(copy, test), Knn(5)).top1 > 0.9
+    assert accuracy == Knn(5).score(extract(copy, train), extract(copy, test)).value > 0.9
     assert [module.training for module in encoder.modules()] == modes
     assert all(torch.equal(tensor, state[name]) for name, tensor in encoder.state_dict().items())
     assert all(parameter.requires_grad for parameter in encoder.parameters())
@@ -311,3 +311,12 @@ def test_an_encoder_of_other_channels_says_so() -> None:
     encoder = FrozenEncoder(build_backbone("tiny", in_channels=1), Card("tiny", "standard", "batch", 8, (0,), (1,)))
     with pytest.raises(UserError, match="takes 1 channels, not the 3 of memory's images"):
         extract(encoder, Memory(3))
+
+
+def test_features_know_the_groups_of_their_samples() -> None:
+    source = Mixed([(8, 8)] * 5, broken={1})
+    source.groups = torch.tensor([7, 7, 8, 8, 9])
+    groups = extract(pixels(8), source).groups
+    assert groups is not None
+    assert groups.tolist() == [7, 8, 8, 9]
+    assert extract(pixels(8), Memory(3)).groups is None

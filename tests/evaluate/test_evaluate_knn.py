@@ -9,7 +9,8 @@ import torch
 from manyview import counter
 from manyview.errors import UserError
 from manyview.evaluate.features import Features
-from manyview.evaluate.knn import Knn, _largest, class_scores, knn, nearest
+from manyview.evaluate.knn import Knn, _largest, class_scores, nearest
+from manyview.evaluate.score import share_right
 
 torch.set_num_threads(1)
 
@@ -38,20 +39,20 @@ def test_agrees_with_a_naive_loop(k: int, temperature: float) -> None:
     votes = naive_votes(train, test, k, temperature, 8)
     scores = class_scores(train, test, Knn(k, temperature))
     np.testing.assert_allclose(scores.exp().numpy(), votes, rtol=1e-4)
-    score = knn(train, test, Knn(k, temperature))
+    score = Knn(k, temperature).score(train, test)
     labels = test.labels.numpy()
     best = np.argsort(-votes, axis=1, kind="stable")
-    assert score.top1 == pytest.approx((best[:, 0] == labels).mean())
+    assert score.value == pytest.approx((best[:, 0] == labels).mean())
     found = [label in best[i, :5] and votes[i, label] > 0 for i, label in enumerate(labels)]
-    assert score.top5 == pytest.approx(np.mean(found))
-    assert 0.2 < score.top1 < 1
+    assert score.metrics["top-5"].value == pytest.approx(np.mean(found))
+    assert 0.2 < score.value < 1
 
 
 def test_more_neighbours_than_samples_means_all_samples() -> None:
     train, test = blobs(20, 3, seed=1), blobs(15, 3, seed=2)
-    score = knn(train, test, Knn(200))
-    assert score == knn(train, test, Knn(20))
-    assert score.settings["k"] == 20
+    score = Knn(200).score(train, test)
+    assert score == Knn(20).score(train, test)
+    assert score.facts["k"] == 20
 
 
 def test_class_missing_from_the_test_set_changes_nothing() -> None:
@@ -64,11 +65,11 @@ def test_class_missing_from_the_test_set_changes_nothing() -> None:
 
 def test_class_missing_from_the_training_set_is_a_miss_and_no_error() -> None:
     train, test = blobs(100, 4, seed=1), blobs(50, 7, seed=2)
-    score = knn(train, test, Knn(9))
+    score = Knn(9).score(train, test)
     known = test.labels < 4
-    alone = knn(train, Features(test.embeddings[known], test.labels[known], test.index[known]), Knn(9))
-    assert score.classes == 7
-    assert score.top1 == pytest.approx(alone.top1 * known.double().mean().item())
+    alone = Knn(9).score(train, Features(test.embeddings[known], test.labels[known], test.index[known]))
+    assert score.facts["classes"] == 7
+    assert score.value == pytest.approx(alone.value * known.double().mean().item())
     assert class_scores(train, test, Knn(9))[:, 4:].eq(-torch.inf).all()
 
 
@@ -76,7 +77,7 @@ def test_equal_votes_go_to_the_lower_class_number_whatever_the_chunks() -> None:
     train = Features(torch.eye(2), torch.tensor([1, 0]), torch.arange(2))
     test = Features(torch.ones(4, 2), torch.tensor([0, 0, 0, 1]), torch.arange(4))
     for chunk in (1, 3, 256):
-        assert knn(train, test, Knn(2), chunk=chunk).top1 == 0.75
+        assert share_right(class_scores(train, test, Knn(2), chunk=chunk), test.labels) == 0.75
 
 
 @pytest.mark.parametrize("temperature", [1e-8, 1e-4, 1e6])
@@ -117,11 +118,11 @@ def test_grouped_selection_is_exactly_topk(columns: int, levels: int | None) -> 
 def test_scale_of_the_features_does_not_matter() -> None:
     train, test = blobs(100, 4, seed=1), blobs(50, 4, seed=2)
     scaled = Features(train.embeddings * torch.linspace(0.1, 10, 100)[:, None], train.labels, train.index)
-    assert knn(scaled, test, Knn(11)).top1 == knn(train, test, Knn(11)).top1
+    assert Knn(11).score(scaled, test).value == Knn(11).score(train, test).value
 
 
-def test_top_5_is_none_for_few_classes() -> None:
-    assert knn(blobs(40, 3, seed=1), blobs(20, 3, seed=2)).top5 is None
+def test_there_is_no_top_5_of_few_classes() -> None:
+    assert list(Knn().score(blobs(40, 3, seed=1), blobs(20, 3, seed=2)).metrics) == ["top-1"]
 
 
 @pytest.mark.parametrize(("k", "temperature", "flag"), [(0, 0.07, "--k"), (5, 0.0, "--temperature"), (5, -1, "--temp")])

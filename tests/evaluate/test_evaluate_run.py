@@ -2,6 +2,8 @@
 
 import io
 import json
+import multiprocessing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,28 +15,19 @@ from rich.console import Console
 from manyview import counter
 from manyview.encoders import EncoderConfig, build_encoder, load, random_like, save_backbone
 from manyview.errors import UserError
-from manyview.evaluate import (
-    PROTOCOLS,
-    Features,
-    Knn,
-    Linear,
-    LinearAdam,
-    LinearSgd,
-    Mlp,
-    Protocol,
-    append_record,
-    evaluate,
-    extract,
-    read_records,
-    table,
-)
+from manyview.evaluate import find
+from manyview.evaluate.features import Features, extract
+from manyview.evaluate.knn import Knn
+from manyview.evaluate.linear import Linear
+from manyview.evaluate.linear_adam import LinearAdam
+from manyview.evaluate.linear_sgd import LinearSgd
+from manyview.evaluate.mlp import Mlp
+from manyview.evaluate.protocol import Protocol
+from manyview.evaluate.records import Record, add_record, comparisons, read_records
+from manyview.evaluate.result import Metric, Result
+from manyview.evaluate.run import evaluate, table
 
 torch.set_num_threads(1)
-FIELDS = {
-    *("protocol", "encoder", "layer", "views", "data", "test_data", "preprocess", "settings", "seconds"),
-    *("top1", "top1_interval", "top5", "top5_interval", "train_samples", "test_samples", "classes", "unreadable"),
-    "train_top1",
-}
 
 
 @pytest.fixture
@@ -72,45 +65,47 @@ def run(tmp_path: Path) -> Path:
 )
 def test_trained_and_random_are_measured_alike_and_recorded(protocol: Protocol, run: Path, photos: str) -> None:
     records = evaluate(run, protocol, photos, batch_size=16, progress=False)
-    assert [record["encoder"] for record in records] == ["random", "trained"]
+    assert [record.encoder for record in records] == ["random", "trained"]
     for record in records:
-        assert set(record) == FIELDS
-        assert record["layer"] is None
-        assert PROTOCOLS[record["protocol"]] is type(protocol)
-        assert record["test_data"] == "20 % held out by hash"
-        assert record["preprocess"].startswith("16×16 as stored")
-        assert record["train_samples"] + record["test_samples"] == 90
-        assert (record["classes"], record["top5"]) == (3, None)
-        assert (record["train_top1"] is None) == isinstance(protocol, Knn)
-        assert 0 <= record["top1_interval"][0] <= record["top1"] <= record["top1_interval"][1] <= 1
-    assert read_records(run) == json.loads(json.dumps(records))
-    assert records[1]["top1"] > 0.5
+        result = record.result
+        assert record.layer is None
+        assert find(record.protocol) is type(protocol)
+        assert record.settings == protocol.settings
+        assert record.test_data == "20 % held out by hash"
+        assert result.preprocess.startswith("16×16 as stored")
+        assert result.facts["train_samples"] + result.facts["test_samples"] == 90
+        assert (result.facts["classes"], list(result.metrics)) == (3, ["top-1"])
+        assert ("fitted" in result.facts) != isinstance(protocol, Knn)
+        assert result.main.interval is not None
+        assert 0 <= result.main.interval[0] <= result.value <= result.main.interval[1] <= 1
+    assert read_records(run) == records
+    assert records[1].result.value > 0.5
 
 
 def test_a_classifier_is_trained_in_the_batches_of_its_protocol(run: Path, photos: str) -> None:
     protocols = Mlp(epochs=2), LinearAdam(epochs=2, batch_size=24)
     passes = [evaluate(run, protocols, photos, random=False, batch_size=images, progress=False) for images in (30, 256)]
     for records in passes:
-        batches = {record["protocol"]: record["settings"]["batch_size"] for record in records}
+        batches = {record.protocol: record.settings["batch_size"] for record in records}
         assert batches == {"mlp": 64, "linear-adam": 24}
-    assert [record["top1"] for record in passes[0]] == [record["top1"] for record in passes[1]]
+    assert [record.result for record in passes[0]] == [record.result for record in passes[1]]
 
 
 @pytest.mark.parametrize("protocol", [Knn(k=5), Linear(regularisation=(0.01,)), Mlp(epochs=5)])
 def test_layers_have_a_record_each(protocol: Protocol, run: Path, photos: str) -> None:
     records = evaluate(run, protocol, photos, layers=["layer3", "layer1"], batch_size=16, progress=False)
-    pairs = [(record["encoder"], record["layer"]) for record in records]
+    pairs = [(record.encoder, record.layer) for record in records]
     assert pairs == [(encoder, layer) for encoder in ("random", "trained") for layer in ("layer3", "layer1")]
-    assert all(set(record) == FIELDS and record["top1"] > 0.5 for record in records)
-    assert read_records(run) == json.loads(json.dumps(records))
+    assert all(record.result.value > 0.5 for record in records)
+    assert read_records(run) == records
     evaluate(run, protocol, photos, random=False, batch_size=16, progress=False)  # of the features: another thing
-    assert [record["layer"] for record in read_records(run)] == ["layer3", "layer1"] * 2 + [None]
+    assert [record.layer for record in read_records(run)] == ["layer3", "layer1"] * 2 + [None]
 
 
 def test_the_features_are_a_layer_too(run: Path, photos: str) -> None:
     layer = evaluate(run, Knn(k=5), photos, layers=["global_pool"], random=False, progress=False)[0]
     features = evaluate(run, Knn(k=5), photos, random=False, progress=False)[0]
-    assert {**layer, "layer": None, "seconds": 0} == {**features, "seconds": 0}
+    assert replace(layer, layer=None, seconds=0) == replace(features, seconds=0)
 
 
 def test_a_layer_that_is_not_there_is_said_before_the_data_is_opened(run: Path) -> None:
@@ -121,7 +116,7 @@ def test_a_layer_that_is_not_there_is_said_before_the_data_is_opened(run: Path) 
 
 @pytest.mark.parametrize(("protocol", "name"), [(LinearSgd(), "linear-sgd"), (LinearAdam(), "linear-adam")])
 def test_protocols_that_train_on_images_have_no_layers(protocol: Protocol, name: str, run: Path, photos: str) -> None:
-    with pytest.raises(UserError, match=f"--layer layer1: {name} has no layers; take linear, mlp or knn"):
+    with pytest.raises(UserError, match=f"--layer layer1: {name} has no layers; take one of knn, linear, mlp"):
         evaluate(run, protocol, photos, layers=["layer1"], progress=False)
 
 
@@ -133,14 +128,14 @@ def test_protocols_share_the_pass_over_the_data(run: Path, photos: str, monkeypa
         passes.append(1)
         return extract(*arguments, **settings)
 
-    monkeypatch.setattr("manyview.evaluate.run.extract", counted)
+    monkeypatch.setattr("manyview.evaluate.protocol.extract", counted)
     together = evaluate(run, (Knn(k=5), Linear((0.01,))), photos, random=False, progress=False)
     assert len(passes) == 2  # the training images and the test images
-    assert [{**record, "seconds": 0} for record in together] == [{**record, "seconds": 0} for record in alone]
+    assert [replace(record, seconds=0) for record in together] == [replace(record, seconds=0) for record in alone]
 
 
 def test_random_baseline_can_be_left_out(run: Path, photos: str) -> None:
-    assert [record["encoder"] for record in evaluate(run, Knn(), photos, random=False, progress=False)] == ["trained"]
+    assert [record.encoder for record in evaluate(run, Knn(), photos, random=False, progress=False)] == ["trained"]
 
 
 def test_an_encoder_file_is_evaluated_without_a_record(run: Path, photos: str) -> None:
@@ -153,7 +148,7 @@ def test_an_encoder_in_memory_is_judged_as_its_file_and_leaves_no_record(run: Pa
     file, memory = (
         evaluate(each, Knn(k=5), photos, progress=False) for each in (run / "encoder.safetensors", load(run))
     )
-    assert [{**record, "seconds": 0} for record in memory] == [{**record, "seconds": 0} for record in file]
+    assert [replace(record, seconds=0) for record in memory] == [replace(record, seconds=0) for record in file]
     assert sorted(path.name for path in run.iterdir()) == ["encoder.safetensors"]
 
 
@@ -166,66 +161,119 @@ def test_random_encoder_is_not_the_trained_one(run: Path) -> None:
 def test_unreadable_images_are_counted(run: Path, photos: str) -> None:
     Path(photos, "red", "broken.png").write_bytes(b"no image")
     record = evaluate(run, Knn(), photos, random=False, progress=False)[0]
-    assert record["unreadable"] == 1
-    assert record["train_samples"] + record["test_samples"] == 90
+    assert record.result.unreadable == 1
+    assert record.result.facts["train_samples"] + record.result.facts["test_samples"] == 90
 
 
-def record(**changes: object) -> dict[str, object]:
-    return {
-        "protocol": "knn",
-        "encoder": "trained",
-        "data": "scenes",
-        "test_data": "scenes (test split)",
-        "top1": 0.714,
-        "top1_interval": [0.70, 0.73],
-        "top5": 0.95,
-        "top5_interval": [0.94, 0.96],
-        "train_samples": 10_000,
-        "test_samples": 2_000,
-        "classes": 10,
-        "settings": {"k": 200},
-        "preprocess": "32×32 as stored",
-        "unreadable": 0,
-        "seconds": 1.0,
-    } | changes
+def result(value: float = 0.714, **changes: Any) -> Result:
+    metrics = {"top-1": Metric(value, (0.70, 0.73)), "top-5": Metric(0.95, (0.94, 0.96))}
+    facts = {"train_samples": 10_000, "test_samples": 2_000, "classes": 10}
+    return replace(Result(metrics, "top-1", facts, "32×32 as stored"), **changes)
+
+
+def record(value: float = 0.714, **changes: Any) -> Record:
+    one = Record("knn", Knn().settings, "trained", "scenes", "scenes (test split)", result(value), seconds=1.0)
+    return replace(one, **changes)
 
 
 def test_newer_record_of_the_same_thing_replaces_the_older_one(tmp_path: Path) -> None:
-    append_record(tmp_path, record(top1=0.1))
-    append_record(tmp_path, record(encoder="random"))
-    append_record(tmp_path, record(protocol="linear"))
-    append_record(tmp_path, record(data="photos"))
-    append_record(tmp_path, record(top1=0.2))
-    found = [(old["protocol"], old["encoder"], old["data"], old["top1"]) for old in read_records(tmp_path)]
-    assert found == [
-        ("knn", "random", "scenes", 0.714),
-        ("linear", "trained", "scenes", 0.714),
-        ("knn", "trained", "photos", 0.714),
-        ("knn", "trained", "scenes", 0.2),
+    add_record(tmp_path, record(0.1))
+    others = [
+        record(encoder="random"),
+        record(protocol="linear"),
+        record(data="photos"),
+        record(test_data="20 % held out by hash"),
+        record(layer="conv1"),
+        record(views="L"),
+        record(settings=Knn(k=20).settings),
     ]
-    assert [path.name for path in tmp_path.iterdir()] == ["evaluations.json"]
+    for other in others:
+        add_record(tmp_path, other)
+    add_record(tmp_path, record(0.2))
+    assert read_records(tmp_path) == [*others, record(0.2)]
+    assert {path.name for path in tmp_path.iterdir()} == {"evaluations.json", ".evaluations.json.lock"}
 
 
-def test_a_record_from_before_there_were_layers_is_replaced_by_that_of_the_features(tmp_path: Path) -> None:
-    append_record(tmp_path, record(top1=0.1))
-    append_record(tmp_path, record(layer="conv1"))
-    append_record(tmp_path, record(layer=None, top1=0.2))
-    assert [(old["layer"], old["top1"]) for old in read_records(tmp_path)] == [("conv1", 0.714), (None, 0.2)]
+def test_only_the_encoder_differs_between_what_is_compared() -> None:
+    random, trained, other = record(0.3, encoder="random"), record(0.7), record(0.8, settings=Knn(k=20).settings)
+    assert comparisons([random, trained, other]) == [{"random": random, "trained": trained}, {"trained": other}]
+
+
+OLD = {
+    "protocol": "knn",
+    "encoder": "trained",
+    "data": "scenes",
+    "test_data": "scenes (test split)",
+    "top1": 0.714,
+    "top1_interval": [0.70, 0.73],
+    "top5": None,
+    "top5_interval": None,
+    "train_samples": 10_000,
+    "test_samples": 2_000,
+    "classes": 3,
+    "settings": {"k": 200, "temperature": 0.07},
+    "preprocess": "32×32 as stored",
+    "unreadable": 2,
+    "seconds": 1.0,
+    "train_top1": None,
+}
+
+
+def test_records_of_0_1_0_are_read_and_replaced_by_newer_ones(tmp_path: Path) -> None:
+    linear = {**OLD, "protocol": "linear", "settings": {"regularisation": 0.01}, "train_top1": 0.9, "layer": "conv1"}
+    other = {**linear, "encoder": "random", "settings": {"regularisation": 0.1}}
+    (tmp_path / "evaluations.json").write_text(json.dumps([OLD, linear, other]))
+    knn, probe, random = read_records(tmp_path)
+    assert knn.result.metrics == {"top-1": Metric(0.714, (0.70, 0.73))}
+    assert (knn.layer, knn.views, knn.result.unreadable, knn.seconds, knn.special) == (None, None, 2, 1.0, {})
+    assert knn.result.facts.items() >= {"train_samples": 10_000, "classes": 3, "k": 200}.items()
+    assert probe.result.facts.items() >= {"fitted": 0.9, "regularisation": 0.01}.items()
+    assert comparisons([probe, random]) == [{"trained": probe, "random": random}]  # each with its own choice
+    add_record(tmp_path, record(0.2))
+    assert read_records(tmp_path) == [probe, random, record(0.2)]
+
+
+def add_many(run: Path, first: int) -> None:
+    for number in range(first, first + 25):
+        add_record(run, record(layer=f"layer{number}"))
+
+
+def test_two_processes_lose_no_record(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    workers = [context.Process(target=add_many, args=(tmp_path, first)) for first in (0, 25)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert {each.layer for each in read_records(tmp_path)} == {f"layer{number}" for number in range(50)}
 
 
 @pytest.mark.parametrize("content", ["[{", '{"top1": 1}', "[1]"])
 def test_damaged_records_are_not_overwritten(tmp_path: Path, content: str) -> None:
     (tmp_path / "evaluations.json").write_text(content)
     with pytest.raises(UserError, match=r"evaluations\.json"):
-        append_record(tmp_path, record())
+        add_record(tmp_path, record())
     assert (tmp_path / "evaluations.json").read_text() == content
 
 
-def test_table_shows_the_figures_and_says_how_they_came_about() -> None:
-    console = Console(width=120, file=io.StringIO())
-    console.print(table([record(encoder="random", top1=0.31, top5=None, top5_interval=None), record(unreadable=3)]))
+def test_an_entry_that_cannot_be_used_is_left_out_and_kept(tmp_path: Path) -> None:
+    broken = [{"protocol": "knn"}, {"metrics": {"mIoU": {"value": "high"}}, "headline": "mIoU"}]
+    (tmp_path / "evaluations.json").write_text(json.dumps(broken))
+    add_record(tmp_path, record())
+    assert read_records(tmp_path) == [record()]
+    assert json.loads((tmp_path / "evaluations.json").read_text())[:2] == broken
+
+
+def printed(records: list[Record]) -> str:
+    console = Console(width=140, file=io.StringIO())
+    console.print(table(records))
     assert isinstance(console.file, io.StringIO)
-    text = console.file.getvalue()
+    return console.file.getvalue()
+
+
+def test_table_shows_the_figures_and_says_how_they_came_about() -> None:
+    few = result(0.31, metrics={"top-1": Metric(0.31, (0.70, 0.73))})
+    text = printed([record(encoder="random", result=few), record(result=result(unreadable=3))])
     rows = [line for line in text.splitlines() if "knn" in line]
     assert "random" in rows[0]
     assert "31.0 % [70.0, 73.0]" in rows[0]
@@ -238,9 +286,17 @@ def test_table_shows_the_figures_and_says_how_they_came_about() -> None:
     assert text.count("32×32 as stored") == 1
 
 
+def test_table_takes_any_metric_and_names_special_settings() -> None:
+    found = Result({"mIoU": Metric(0.5), "error [m]": Metric(0.123456, (0.1, 0.2), "")}, "mIoU", {"test_samples": 7})
+    text = printed([record(protocol="segment", settings={"lr": 0.1}, result=found), record(settings=Knn(20).settings)])
+    [segment, knn] = [line for line in text.splitlines() if "trained" in line]
+    assert [cell.strip() for cell in segment.split("│")[1:-1]] == [
+        *("segment lr=0.1", "trained", "50.0 %", "0.123 [0.100, 0.200]", "–", "–", "–", "7", "–")
+    ]
+    assert "knn k=20" in knn
+    assert "error [m] [95 %]" in text
+
+
 def test_table_has_a_row_for_each_layer() -> None:
-    console = Console(width=140, file=io.StringIO())
-    console.print(table([record(layer="conv1"), record(layer="fc7"), record()]))
-    assert isinstance(console.file, io.StringIO)
-    cells = [line.split("│")[3].strip() for line in console.file.getvalue().splitlines() if "knn" in line]
-    assert cells == ["conv1", "fc7", "–"]
+    text = printed([record(layer="conv1"), record(layer="fc7"), record()])
+    assert [line.split("│")[3].strip() for line in text.splitlines() if "knn" in line] == ["conv1", "fc7", "–"]

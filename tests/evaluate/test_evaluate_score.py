@@ -5,11 +5,12 @@ import torch
 from torch import Tensor
 
 from manyview import counter
-from manyview.evaluate.score import Score, accuracy, bootstrap, ranks
+from manyview.evaluate.result import Result
+from manyview.evaluate.score import accuracy, bootstrap, ranks
 
 
-def judged(scores: Tensor, labels: Tensor) -> Score:
-    return accuracy(scores, labels, train_samples=1, unreadable=0, preprocess="", settings={})
+def judged(scores: Tensor, labels: Tensor) -> Result:
+    return accuracy(scores, labels, train_samples=1)
 
 
 def test_ranks_agree_with_a_stable_sort() -> None:
@@ -35,17 +36,17 @@ def test_scores_that_are_not_numbers_are_refused() -> None:
 def test_top_5_needs_more_than_five_classes() -> None:
     labels = torch.tensor([0, 1, 2, 3])
     five, six = judged(torch.eye(5)[:4], labels), judged(torch.eye(6)[:4], labels)
-    assert five.top5 is None
-    assert five.top5_interval is None
-    assert (six.top1, six.top5, six.top5_interval) == (1.0, 1.0, (1.0, 1.0))
-    assert (six.test_samples, six.classes) == (4, 6)
+    assert list(five.metrics) == ["top-1"]
+    assert list(six.metrics) == ["top-1", "top-5"]
+    assert all((each.value, each.interval, each.unit) == (1.0, (1.0, 1.0), "%") for each in six.metrics.values())
+    assert (six.headline, six.facts) == ("top-1", {"train_samples": 1, "test_samples": 4, "classes": 6})
 
 
 def test_top_1_and_top_5_count_the_right_places() -> None:
     scores = -torch.arange(7.0).expand(7, 7)
     score = judged(scores, torch.arange(7))
-    assert score.top1 == pytest.approx(1 / 7)
-    assert score.top5 == pytest.approx(5 / 7)
+    assert score.value == pytest.approx(1 / 7)
+    assert score.metrics["top-5"].value == pytest.approx(5 / 7)
 
 
 def test_interval_is_the_same_every_time_and_depends_on_the_seed() -> None:

@@ -11,6 +11,8 @@ import pytest
 import torch
 
 from manyview.errors import UserError
+from manyview.evaluate.knn import Knn
+from manyview.evaluate.linear import Linear
 from manyview.report import Geometry, Neighbourhood, Pictures, Sample, SampleViews, write_report
 
 SECTIONS = [
@@ -97,21 +99,21 @@ def fake_step(step: int, steps: int) -> dict[str, float]:
     return {**row, "knn": 0.33 + 0.4 * (1 - math.exp(-4 * progress))} if step % 100 == 99 else row
 
 
-def fake_evaluation(protocol: str, encoder: str, top1: float) -> dict[str, Any]:
-    settings = {"k": 200, "temperature": 0.07} if protocol == "knn" else {"l2": 1e-4 if encoder == "trained" else 1e-2}
+def fake_evaluation(protocol: str, encoder: str, top1: float, **settings: Any) -> dict[str, Any]:
+    top5 = 1 - (1 - top1) / 3
+    chosen = {} if protocol == "knn" else {"regularisation": 1e-4 if encoder == "trained" else 1e-2}
     return {
         "protocol": protocol,
+        "settings": {**(Knn() if protocol == "knn" else Linear()).settings, **settings},
         "encoder": encoder,
         "data": "scenes",
         "test_data": "scenes (test split)",
-        "top1": top1,
-        "top1_interval": [top1 - 0.019, top1 + 0.018],
-        "top5": 1 - (1 - top1) / 3,
-        "top5_interval": [1 - (1 - top1) / 3 - 0.01, 1 - (1 - top1) / 3 + 0.01],
-        "train_samples": 10000,
-        "test_samples": 2000,
-        "classes": 10,
-        "settings": settings,
+        "metrics": {
+            "top-1": {"value": top1, "interval": [top1 - 0.019, top1 + 0.018]},
+            "top-5": {"value": top5, "interval": [top5 - 0.01, top5 + 0.01]},
+        },
+        "headline": "top-1",
+        "facts": {"train_samples": 10000, "test_samples": 2000, "classes": 10, **chosen},
         "preprocess": "32×32 as stored",
         "seconds": 4.2,
     }
@@ -203,7 +205,7 @@ def test_a_whole_run_gives_every_section(whole: Page) -> None:
     assert "71.4 % (69.5 % – 73.2 %)" in whole.text
     assert "Tested on scenes (test split). 10,000 training images, 2,000 test images, 10 classes." in whole.text
     assert "Preprocessing: 32×32 as stored. Settings: k 200; temperature 0.07." in whole.text
-    assert "Settings: l2 0.0001 (trained), 0.01 (random)." in whole.text
+    assert "Settings: regularisation 0.0001 (trained), 0.01 (random); validation 0.2; iterations 200." in whole.text
     assert "manyview embed" in whole.text
     assert "manyview.load" in whole.text
     assert "size 32×32 classes box, cone, torus" in whole.text
@@ -510,7 +512,7 @@ def test_layers_have_a_plot_and_a_table_beside_the_figures_of_the_features(tmp_p
     assert "Layer Trained Random conv1 30.0 % (28.1 % – 31.8 %) 20.0 %" in page.text
     assert "<fc7> 50.0 % (48.1 % – 51.8 %) –" in page.text
     labels = [attributes.get("aria-label") or "" for attributes in page.all("svg")]
-    words = "Top-1 by layer. trained encoder: conv1 30.0%, conv5 60.0%, <fc7> 50.0%; random encoder: conv1 20.0%, "
+    words = "Top-1 by layer. trained encoder: conv1 30.0 %, conv5 60.0 %, <fc7> 50.0 %; random encoder: conv1 20.0 %, "
     assert any(label.startswith(words) for label in labels)
 
 
@@ -522,3 +524,29 @@ def test_a_run_of_which_only_layers_were_evaluated_says_which(tmp_path: Path) ->
         "Linear probe on cached features top-1 on scenes, <fc7>: 50.0 %. The random encoder was not evaluated" in text
     )
     assert "Not evaluated yet" not in text
+
+
+def test_other_settings_are_not_set_beside_each_other(tmp_path: Path) -> None:
+    run = fake_run(tmp_path)
+    evaluations = [
+        fake_evaluation("knn", "trained", 0.999, k=20),
+        fake_evaluation("knn", "random", 0.312),
+        fake_evaluation("knn", "trained", 0.714),
+    ]
+    (run / "evaluations.json").write_text(json.dumps(evaluations))
+    text = page_of(run).text
+    assert "kNN top-1 on scenes: 71.4 %. Random encoder: 31.2 % ( +40.2 points )." in text
+    assert "k nearest neighbours (k 20) · scenes" in text
+    assert "68.7 points" not in text  # 99.9 % with k = 20 less 31.2 % with k = 200
+
+
+def test_any_metric_has_its_place(tmp_path: Path) -> None:
+    run = fake_run(tmp_path)
+    metrics = {"mIoU": {"value": 0.5}, "AP": {"value": 12.25, "interval": [12, 12.5], "unit": ""}}
+    entry = {**fake_evaluation("knn", "trained", 0.5), "protocol": "segment", "metrics": metrics, "headline": "AP"}
+    entries = [{**entry, "settings": {"lr": 0.1}}, {**entry, "settings": {"lr": 0.1}, "encoder": "random"}]
+    entries[1] = {**entries[1], "metrics": {**metrics, "AP": {"value": 2.0, "unit": ""}}}
+    (run / "evaluations.json").write_text(json.dumps(entries))
+    text = page_of(run).text
+    assert "segment (lr 0.1) AP on scenes: 12.250. Random encoder: 2.000 ( +10.250 )." in text
+    assert "Encoder MIoU AP trained 50.0 % 12.250 (12.000 – 12.500) random 50.0 % 2.000" in text

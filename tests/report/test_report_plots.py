@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from manyview.evaluate.result import Metric
 from manyview.report.plots import layer_plot, line_plot, similarity_plot, smooth
 
 STEPS = list(range(50))
@@ -94,17 +95,19 @@ def test_smoothing_is_a_mean_over_what_is_there() -> None:
 
 
 def test_layers_are_described_encoder_by_encoder() -> None:
-    accuracies: dict[str, list[float | None]] = {"trained": [0.2, None, 0.456], "random": [0.1, 0.12, 0.09]}
-    svg = layer_plot("layers", ["conv1", "$x_1$", "fc7"], accuracies, title="Top-1 by layer")
+    shares: dict[str, list[float | None]] = {"trained": [0.2, None, 0.456], "random": [0.1, 0.12, 0.09]}
+    found = {name: [None if each is None else Metric(each) for each in values] for name, values in shares.items()}
+    svg = layer_plot("layers", ["conv1", "$x_1$", "fc7"], found, title="Top-1 by layer")
     assert description(svg) == (
-        "Top-1 by layer. trained encoder: conv1 20.0%, fc7 45.6%; random encoder: conv1 10.0%, $x_1$ 12.0%, fc7 9.0%."
+        "Top-1 by layer. trained encoder: conv1 20.0 %, fc7 45.6 %; "
+        "random encoder: conv1 10.0 %, $x_1$ 12.0 %, fc7 9.0 %."
     )
-    assert svg == layer_plot("layers", ["conv1", "$x_1$", "fc7"], accuracies, title="Top-1 by layer")
+    assert svg == layer_plot("layers", ["conv1", "$x_1$", "fc7"], found, title="Top-1 by layer")
 
 
 def test_many_long_names_of_layers_are_turned() -> None:
     short, long = (
-        layer_plot("layers", [f"{name}{n}" for n in range(5)], {"trained": [0.5] * 5}, title="Top-1")
+        layer_plot("layers", [f"{name}{n}" for n in range(5)], {"trained": [Metric(0.5)] * 5}, title="Top-1")
         for name in ("conv", "features.blocks.")
     )
     assert "rotate(-30" in long
@@ -112,4 +115,10 @@ def test_many_long_names_of_layers_are_turned() -> None:
 
 
 def test_a_single_layer_is_drawn() -> None:
-    assert "conv1 50.0%" in description(layer_plot("layers", ["conv1"], {"trained": [0.5]}, title="Top-1"))
+    assert "conv1 50.0 %" in description(layer_plot("layers", ["conv1"], {"trained": [Metric(0.5)]}, title="Top-1"))
+
+
+def test_a_metric_that_is_no_share_is_drawn_as_it_is() -> None:
+    svg = layer_plot("layers", ["conv1", "fc7"], {"trained": [Metric(2.5, unit=""), Metric(3, unit="")]}, title="AP")
+    assert "conv1 2.500, fc7 3.000" in description(svg)
+    assert "%" not in "".join(re.findall(r"<text[^>]*>([^<]*)</text>", svg))

@@ -18,7 +18,7 @@ from running import Command
 from manyview import reproduce
 from manyview.cli import main
 from manyview.errors import UserError
-from manyview.evaluate import Knn
+from manyview.evaluate.knn import Knn
 from manyview.reproduce.closeup import Map
 from manyview.reproduce.grid import Grid
 from manyview.reproduce.job import Job, Row, alone, place

@@ -20,7 +20,7 @@ from manyview.data import open_source
 from manyview.diagnose import CONTRAST, ContrastMonitor, findings
 from manyview.encoders import EncoderConfig, build_encoder
 from manyview.errors import UserError
-from manyview.evaluate import knn_accuracy
+from manyview.evaluate.watch import knn_accuracy
 from manyview.methods.base import ViewBatch
 from manyview.methods.jcl import JCL
 from manyview.run import snapshots
@@ -293,8 +293,8 @@ def test_knn_and_evaluations_of_an_imbalanced_run_see_all_samples(tmp_path: Path
     assert "knn" in lines(run)[-1]
     assert main(["evaluate", "knn", str(run), "--data", "scenes:200", "--no-random"]) == 0
     record = json.loads((run / "evaluations.json").read_text())[0]
-    assert (record["train_samples"], record["test_samples"]) == (200, 2000)
-    assert record["top1"] == pytest.approx(lines(run)[-1]["knn"])
+    assert (record["facts"]["train_samples"], record["facts"]["test_samples"]) == (200, 2000)
+    assert record["metrics"]["top-1"]["value"] == pytest.approx(lines(run)[-1]["knn"])
 
 
 def test_a_loss_that_is_not_finite_names_step_samples_and_the_last_good_checkpoint(

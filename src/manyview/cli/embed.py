@@ -40,7 +40,8 @@ def run(words: list[str]) -> None:
     bounds.check(args)
     from manyview.data import open_source
     from manyview.encoders import load
-    from manyview.evaluate import embed, left_out_before
+    from manyview.evaluate.embed import embed
+    from manyview.evaluate.features import left_out_before
     from manyview.run.build import pick_device
 
     encoder = load(args.run)

@@ -1,6 +1,6 @@
 """`manyview evaluate`: evaluate a frozen encoder by a protocol."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar
 
@@ -9,8 +9,9 @@ import tyro
 from manyview import bounds
 from manyview.bounds import NotNegative, Positive
 from manyview.cli.shared import console, listed, names
-from manyview.errors import UserError
-from manyview.evaluate import PROTOCOLS, LinearSgd, Mlp, Protocol, evaluate, table
+from manyview.evaluate import described, find
+from manyview.evaluate.protocol import Protocol
+from manyview.evaluate.run import evaluate, table
 from manyview.run.build import pick_device
 
 __all__ = ["run"]
@@ -42,32 +43,35 @@ class Args(Generic[P]):
 
 
 @dataclass(frozen=True)
-class CachedArgs(Args[P]):
-    """What is evaluated, on which data, where one pass over the images is enough."""
+class LayerArgs(Args[P]):
+    """What is evaluated, on which data, where layers can be."""
 
     layer: str | None = None
     """Layers of the backbone instead of its features, such as conv1,conv3,fc7 or layer2,layer4."""
 
 
 @dataclass(frozen=True)
-class FittedArgs(CachedArgs[P]):
-    """What is evaluated, on which data, where nothing is trained in batches."""
+class PassArgs(Args[P]):
+    """What is evaluated, on which data, where the protocol has no batches of its own: the shorter name is free."""
 
-    # Where no classifier has batches of its own, the shorter name is free.
     images_per_pass: Annotated[int, Positive, tyro.conf.arg(aliases=("--batch-size",))] = 256
     """Images per forward pass of the encoder."""
 
 
+@dataclass(frozen=True)
+class LayerPassArgs(LayerArgs[P], PassArgs[P]):
+    """Both."""
+
+
 def run(words: list[str]) -> None:
     if not words or words[0] in ("-h", "--help"):
-        lines = {name: " ".join((protocol.__doc__ or "").split()) for name, protocol in PROTOCOLS.items()}
+        lines = {name: " ".join(line.split()) for name, line in described().items()}
         listed("protocol", lines, "manyview evaluate PROTOCOL RUN --data DATA")
         return
-    if words[0] not in PROTOCOLS:
-        raise UserError(f"no protocol {words[0]!r}: choose one of {', '.join(PROTOCOLS)}")
-    protocol = PROTOCOLS[words[0]]
-    # Layers are those of cached features; where a classifier is trained in steps, --batch-size is that of the steps.
-    kind: Any = Args if issubclass(protocol, LinearSgd) else CachedArgs if protocol is Mlp else FittedArgs
+    protocol = find(words[0])
+    batches = any(field.name == "batch_size" for field in fields(protocol))
+    by_layer, plain = (LayerArgs, Args) if batches else (LayerPassArgs, PassArgs)
+    kind: Any = by_layer if protocol.takes_layers else plain
     args: Args[Protocol] = tyro.cli(
         kind[protocol],
         prog=f"manyview evaluate {words[0]}",
@@ -81,7 +85,7 @@ def run(words: list[str]) -> None:
         args.protocol,
         args.data,
         args.test_data,
-        layers=names(args.layer) if isinstance(args, CachedArgs) else (),
+        layers=names(args.layer) if isinstance(args, LayerArgs) else (),
         views=names(args.view),
         random=args.random,
         batch_size=args.images_per_pass,

@@ -9,13 +9,15 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from manyview import bounds
+from manyview import bounds, evaluate
 from manyview.diagnose.contrast import CONTRAST
+from manyview.diagnose.words import spelled
 from manyview.errors import UserError
-from manyview.evaluate import PROTOCOLS
+from manyview.evaluate.records import Record, comparisons, read_records
+from manyview.evaluate.result import Metric
 from manyview.methods import described, find
 from manyview.methods.base import Chance
-from manyview.run.files import ENCODER, EVALUATIONS, METRICS, UNREADABLE, read_config
+from manyview.run.files import ENCODER, METRICS, UNREADABLE, read_config
 
 __all__ = ["Comparison", "Facts", "Series", "number", "read_facts"]
 
@@ -25,27 +27,37 @@ Series = tuple[list[float], list[float]]
 
 @dataclass(frozen=True)
 class Comparison:
-    """The newest results of one protocol on one test set, by encoder ("trained", "random")."""
+    """The newest records that differ in the encoder alone, by encoder ("trained", "random")."""
 
-    protocol: str
-    data: str
-    test_data: str
-    layer: str | None  # of the backbone, or some of its views; None: its features
-    results: Mapping[str, Mapping[str, Any]]
+    results: Mapping[str, Record]
+
+    @property
+    def shared(self) -> Record:
+        """For what they have in common."""
+        return next(iter(self.results.values()))
+
+    @property
+    def layer(self) -> str | None:
+        """The layer of the backbone, or some of its views; None: its features."""
+        parts = [f"view {self.shared.views}" if self.shared.views else "", self.shared.layer or ""]
+        return ", ".join(part for part in parts if part) or None
 
     @property
     def of_views(self) -> bool:
         """Whether it is about some views of the encoder, and not a layer of them."""
-        return any(result.get("views") and not result.get("layer") for result in self.results.values())
+        return bool(self.shared.views and not self.shared.layer)
 
     @property
     def title(self) -> str:
-        """The protocol in words; the file may name one that is not known here."""
-        kind = PROTOCOLS.get(self.protocol)
-        return self.protocol if kind is None else kind.title
+        """The protocol in words, with the settings that are not its defaults; it may be one that is not known here."""
+        name = self.shared.protocol
+        words = evaluate.find(name).title if name in evaluate.described() else name
+        special = ", ".join(f"{key.replace('_', ' ')} {spelled(value)}" for key, value in self.shared.special.items())
+        return f"{words} ({special})" if special else words
 
-    def top1(self, encoder: str) -> float | None:
-        return number(self.results.get(encoder, {}).get("top1"))
+    def metric(self, encoder: str) -> Metric | None:
+        """The headline of this encoder."""
+        return self.results[encoder].result.main if encoder in self.results else None
 
 
 @dataclass(frozen=True)
@@ -129,7 +141,7 @@ def read_facts(run: Path) -> Facts:
         contrast=_mapping(config.get("contrast")),
         environment=_mapping(config.get("environment")),
         metrics=_metrics(run / METRICS),
-        comparisons=_comparisons(run / EVALUATIONS),
+        comparisons=tuple(map(Comparison, comparisons(read_records(run)))),
         unreadable=_unreadable(run / UNREADABLE),
         finished=(run / ENCODER).is_file(),
     )
@@ -154,20 +166,6 @@ def _metrics(path: Path) -> tuple[dict[str, Any], ...]:
     return tuple(rows[step] for step in sorted(rows))
 
 
-def _comparisons(path: Path) -> tuple[Comparison, ...]:
-    entries = _json(path) if path.is_file() else []
-    groups: dict[tuple[str, str, str, str | None], dict[str, dict[str, Any]]] = {}
-    for entry in entries if isinstance(entries, list) else []:
-        if isinstance(entry, dict) and number(entry.get("top1")) is not None:
-            protocol, data, test_data = (str(entry.get(name, "?")) for name in ("protocol", "data", "test_data"))
-            words = {"views": "view {}", "layer": "{}"}
-            parts = [text.format(entry[name]) for name, text in words.items() if entry.get(name) is not None]
-            layer = ", ".join(parts) or None
-            results = groups.setdefault((protocol, data, test_data, layer), {})
-            results[str(entry.get("encoder", "?"))] = entry  # the newest is last
-    return tuple(Comparison(*key, results) for key, results in groups.items())
-
-
 def _unreadable(path: Path) -> tuple[tuple[str, str], ...]:
     parts = (line.partition("\t") for line in _lines(path) if line)
     return tuple((name, reason) for name, _, reason in parts)
@@ -175,13 +173,6 @@ def _unreadable(path: Path) -> tuple[tuple[str, str], ...]:
 
 def _lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8", errors="replace").split("\n") if path.is_file() else []
-
-
-def _json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UserError(f"{path} is damaged ({error}): restore or remove it") from error
 
 
 def _mapping(value: object) -> dict[str, Any]:

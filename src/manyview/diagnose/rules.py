@@ -7,7 +7,7 @@ from statistics import fmean, pstdev
 from typing import Literal, get_args
 
 from manyview.diagnose.facts import Facts, number
-from manyview.diagnose.words import chance_level, percent, points
+from manyview.diagnose.words import chance_level, measured, percent, points
 
 __all__ = ["LEVELS", "Finding", "Level", "judge"]
 
@@ -217,10 +217,11 @@ def _knn_course(facts: Facts) -> Finding | None:
 def _overfitting(facts: Facts) -> Finding | None:
     """Of all classifiers fitted on the trained encoder, the one with the largest gap between training and test."""
     gaps = [
-        (fitted - tested, fitted, tested, comparison)
+        (fitted - tested.value, fitted, tested, comparison)
         for comparison in facts.comparisons
-        if (fitted := number(comparison.results.get("trained", {}).get("train_top1"))) is not None
-        and (tested := comparison.top1("trained")) is not None
+        if (tested := comparison.metric("trained")) is not None
+        and tested.unit == "%"  # the limits are shares
+        and (fitted := comparison.results["trained"].result.facts.get("fitted")) is not None
     ]
     if not gaps:
         if not facts.finished:
@@ -230,12 +231,12 @@ def _overfitting(facts: Facts) -> Finding | None:
     gap, fitted, tested, worst = max(gaps, key=lambda each: each[0])
     layer = "" if worst.layer is None else f", {worst.layer}"
     text = (
-        f"{worst.title} ({worst.data}{layer}): {percent(fitted)} on its training images, {percent(tested)} on test "
-        "images"
+        f"{worst.title} ({worst.shared.data}{layer}): {measured(tested, fitted)} on its training images, "
+        f"{measured(tested)} on test images"
     )
     if gap <= _GAP:
         return Finding("good", "Overfitting", f"{text}. It does not overfit.")
-    advice = _REMEDIES.get(worst.protocol, "Use more labelled images, or fewer --epochs.")
+    advice = _REMEDIES.get(worst.shared.protocol, "Use more labelled images, or fewer --epochs.")
     return Finding("problem" if gap > _LARGE_GAP else "warning", "Overfitting", f"{text}. It overfits.", advice)
 
 

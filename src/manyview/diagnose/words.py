@@ -1,8 +1,9 @@
 """Numbers as the findings and the page write them."""
 
+from manyview.evaluate.result import Metric
 from manyview.methods.base import Chance
 
-__all__ = ["chance_level", "duration", "percent", "points", "signed", "spelled"]
+__all__ = ["chance_level", "difference", "duration", "measured", "percent", "points", "signed", "spelled"]
 
 
 def chance_level(chance: Chance) -> str:
@@ -29,6 +30,15 @@ def percent(share: float) -> str:
 
 def points(difference: float) -> str:
     return signed(f"{100 * difference:+.1f} points")
+
+
+def measured(metric: Metric, value: float | None = None) -> str:
+    """The metric's value, or another one in its unit."""
+    return metric.written(metric.value if value is None else value).replace(" ", "\u202f")
+
+
+def difference(metric: Metric, other: float) -> str:
+    return signed(metric.difference(other))
 
 
 def signed(text: str) -> str:

@@ -1,42 +1,27 @@
-"""How good a frozen encoder is: features once, then one protocol per file."""
+"""How good a frozen encoder is: one file per protocol. A file put here is found by itself and becomes a command."""
 
-from manyview.evaluate.features import Features, extract, extract_layers, left_out_before
-from manyview.evaluate.files import Record, append_record, embed, read_records
-from manyview.evaluate.knn import Knn, knn
-from manyview.evaluate.linear import Linear, linear
-from manyview.evaluate.linear_sgd import LinearAdam, LinearSgd, train_linear
-from manyview.evaluate.mlp import Mlp, mlp
-from manyview.evaluate.run import PROTOCOLS, Protocol, evaluate, table
-from manyview.evaluate.score import Score, accuracy
-from manyview.evaluate.split import Split, open_test, splits
-from manyview.evaluate.watch import knn_accuracy
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "PROTOCOLS",
-    "Features",
-    "Knn",
-    "Linear",
-    "LinearAdam",
-    "LinearSgd",
-    "Mlp",
-    "Protocol",
-    "Record",
-    "Score",
-    "Split",
-    "accuracy",
-    "append_record",
-    "embed",
-    "evaluate",
-    "extract",
-    "extract_layers",
-    "knn",
-    "knn_accuracy",
-    "left_out_before",
-    "linear",
-    "mlp",
-    "open_test",
-    "read_records",
-    "splits",
-    "table",
-    "train_linear",
-]
+from manyview.errors import UserError
+from manyview.registry import Registry
+
+if TYPE_CHECKING:
+    from manyview.evaluate.protocol import Protocol
+
+__all__ = ["described", "find"]
+
+_PROTOCOLS = Registry(__name__, __path__[0], "manyview.protocols")
+
+
+def described() -> dict[str, str]:
+    """Every protocol by name with a line that describes it. No protocol is imported for it."""
+    return _PROTOCOLS.described()
+
+
+def find(name: str) -> "type[Protocol]":
+    kind = _PROTOCOLS.find(name)
+    from manyview.evaluate.protocol import Protocol
+
+    if not (isinstance(kind, type) and issubclass(kind, Protocol) and getattr(kind, "name", None) == name):
+        raise UserError(f"{kind!r} is registered as the protocol {name!r}, but is no `Protocol` of that name")
+    return kind

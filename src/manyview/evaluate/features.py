@@ -51,6 +51,8 @@ class Features:
     """Samples that were left out because their image cannot be read."""
     preprocess: str = ""
     """How the images were brought to the encoder's size."""
+    groups: Tensor | None = None
+    """(n,) int64, where the source has groups: no split may cut through one."""
 
     def __len__(self) -> int:
         return len(self.embeddings)
@@ -178,9 +180,10 @@ def _gather(
         raise UserError(f"not one of the {len(source)} images of {source.name} can be read: check the files")
     index = torch.cat(kept)
     labels = torch.full((len(index),), -1) if source.labels is None else source.labels[index]
+    groups = None if source.groups is None else source.groups[index]
     lost = torch.ones(len(source), dtype=torch.bool).index_fill(0, index, False).nonzero()[:, 0]
     return {
-        name: Features(rows.tensor(), labels, index, tuple(lost.tolist()), str(prepare))
+        name: Features(rows.tensor(), labels, index, tuple(lost.tolist()), str(prepare), groups)
         for name, rows in caches.items()
     }
 

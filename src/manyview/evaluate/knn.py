@@ -1,7 +1,6 @@
 """Weighted k-nearest-neighbour classification: no training, no choice to make, hence the first look at an encoder."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -10,19 +9,21 @@ from torch.nn import functional as F
 from manyview.data.source import track
 from manyview.errors import UserError
 from manyview.evaluate.features import Features
-from manyview.evaluate.score import Score, class_count, score_features
+from manyview.evaluate.protocol import FeatureProtocol
+from manyview.evaluate.result import Result
+from manyview.evaluate.score import class_count, score_features
 
-__all__ = ["Knn", "class_scores", "knn", "nearest"]
+__all__ = ["Knn", "class_scores", "nearest"]
 
 GROUPS = 16
 
 
 @dataclass(frozen=True)
-class Knn:
+class Knn(FeatureProtocol):
     """k nearest neighbours by cosine similarity s, each with the weight exp(s / temperature)."""
 
-    name: ClassVar[str] = "knn"
-    title: ClassVar[str] = "k nearest neighbours"
+    name = "knn"
+    title = "k nearest neighbours"
     k: int = 200
     """Neighbours that vote; at most the number of training samples."""
     temperature: float = 0.07
@@ -34,11 +35,9 @@ class Knn:
         if not self.temperature > 0:
             raise UserError(f"temperature {self.temperature} must be positive: use --temperature 0.07")
 
-
-def knn(train: Features, test: Features, protocol: Knn = Knn(), *, chunk: int = 512, progress: bool = False) -> Score:
-    """Accuracy on `test` of the vote of the k nearest samples of `train`."""
-    scores = class_scores(train, test, protocol, chunk=chunk, progress=progress)
-    return score_features(scores, train, test, {"k": min(protocol.k, len(train)), "temperature": protocol.temperature})
+    def score(self, train: Features, test: Features, *, seed: int = 0, progress: bool = False) -> Result:
+        scores = class_scores(train, test, self, progress=progress)
+        return score_features(scores, train, test, {"k": min(self.k, len(train))})
 
 
 def class_scores(train: Features, test: Features, protocol: Knn, *, chunk: int = 512, progress: bool = False) -> Tensor:

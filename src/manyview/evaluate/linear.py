@@ -1,7 +1,6 @@
 """Linear classification of cached features: multinomial logistic regression, fitted to the end with L-BFGS."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -11,20 +10,22 @@ from manyview import counter
 from manyview.data.source import track
 from manyview.errors import UserError
 from manyview.evaluate.features import Features
-from manyview.evaluate.score import Score, class_count, score_features, share_right
+from manyview.evaluate.protocol import FeatureProtocol
+from manyview.evaluate.result import Result
+from manyview.evaluate.score import class_count, score_features, share_right
 
-__all__ = ["Linear", "column_statistics", "fit", "linear"]
+__all__ = ["Linear", "column_statistics", "fit"]
 
 VALIDATION_TAG = 0x11EA
 GRID = tuple(10 ** (-exponent / 2) for exponent in range(13))
 
 
 @dataclass(frozen=True)
-class Linear:
+class Linear(FeatureProtocol):
     """Logistic regression on cached features; the regularisation is chosen on a held-out part of the training set."""
 
-    name: ClassVar[str] = "linear"
-    title: ClassVar[str] = "Linear probe on cached features"
+    name = "linear"
+    title = "Linear probe on cached features"
     regularisation: tuple[float, ...] = GRID
     """Candidate L2 penalties (per sample); one value is used as it is."""
     validation: float = 0.2
@@ -38,21 +39,17 @@ class Linear:
         if not 0 < self.validation < 1:
             raise UserError(f"validation {self.validation} must lie between 0 and 1: use --validation 0.2")
 
-
-def linear(
-    train: Features, test: Features, protocol: Linear = Linear(), *, seed: int = 0, progress: bool = False
-) -> Score:
-    """Accuracy on `test` of a classifier whose penalty is chosen, and which is fitted, on `train` alone."""
-    # A class without training samples has no finite optimum: it is left out of the fit and never predicted.
-    present, labels = torch.unique(train.labels, return_inverse=True)
-    mean, scale = column_statistics(train.embeddings)
-    inputs = _inputs(train.embeddings, mean, scale)
-    penalty, start = _choose(inputs, labels, len(present), train.index, protocol, seed=seed, progress=progress)
-    weights = fit(inputs, labels, len(present), penalty, iterations=protocol.iterations, start=start)
-    scores = inputs.new_full((len(test), class_count(train.labels, test.labels)), -torch.inf)
-    scores[:, present] = _inputs(test.embeddings, mean, scale) @ weights
-    fitted = share_right(inputs @ weights, labels)
-    return score_features(scores, train, test, {"regularisation": penalty}, train_top1=fitted)
+    def score(self, train: Features, test: Features, *, seed: int = 0, progress: bool = False) -> Result:
+        # A class without training samples has no finite optimum: it is left out of the fit and never predicted.
+        present, labels = torch.unique(train.labels, return_inverse=True)
+        mean, scale = column_statistics(train.embeddings)
+        inputs = _inputs(train.embeddings, mean, scale)
+        penalty, start = _choose(inputs, labels, len(present), train, self, seed=seed, progress=progress)
+        weights = fit(inputs, labels, len(present), penalty, iterations=self.iterations, start=start)
+        scores = inputs.new_full((len(test), class_count(train.labels, test.labels)), -torch.inf)
+        scores[:, present] = _inputs(test.embeddings, mean, scale) @ weights
+        fitted = share_right(inputs @ weights, labels)
+        return score_features(scores, train, test, {"regularisation": penalty}, fitted=fitted)
 
 
 def column_statistics(embeddings: Tensor) -> tuple[Tensor, Tensor]:
@@ -67,17 +64,14 @@ def _inputs(embeddings: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
 
 
 def _choose(
-    inputs: Tensor, labels: Tensor, classes: int, index: Tensor, protocol: Linear, *, seed: int, progress: bool
+    inputs: Tensor, labels: Tensor, classes: int, train: Features, protocol: Linear, *, seed: int, progress: bool
 ) -> tuple[float, Tensor | None]:
     """The penalty with the best accuracy on the held-out part (the strongest of equals), and its weights there."""
     # Strong to weak, so that every fit starts from a smoother neighbour's solution.
     grid = sorted(protocol.regularisation, reverse=True)
     if len(grid) == 1:
         return grid[0], None
-    order = counter.bits(seed, VALIDATION_TAG, index).argsort().to(inputs.device)
-    held_out, rest = order.tensor_split([max(1, round(protocol.validation * len(order)))])
-    if len(rest) == 0:
-        raise UserError(f"{len(order)} training sample(s) are too few to choose a regularisation: give one value")
+    held_out, rest = (part.to(inputs.device) for part in _validation(train, protocol.validation, seed))
     fitted, truth = inputs[rest], labels[rest]
     weights: Tensor | None = None
     best, best_accuracy = (grid[0], weights), -1.0
@@ -87,6 +81,20 @@ def _choose(
         if accuracy > best_accuracy:
             best, best_accuracy = (penalty, weights), accuracy
     return best
+
+
+def _validation(train: Features, share: float, seed: int) -> tuple[Tensor, Tensor]:
+    """Positions in `train` of about this share of the samples, and of the rest; a group is on one side."""
+    of = train.index if train.groups is None else train.groups
+    hashes, order = counter.bits(seed, VALIDATION_TAG, of).sort()
+    count = max(1, round(share * len(order)))
+    if train.groups is not None:  # up to the end of the group that is cut
+        count = int((hashes <= hashes[count - 1]).sum())
+    if count == len(order):
+        what = "sample" if train.groups is None else "group"
+        raise UserError(f"--regularisation: too few training {what}s to choose one of several: give one value")
+    held_out, rest = order.tensor_split([count])
+    return held_out, rest
 
 
 def fit(

@@ -1,7 +1,6 @@
 """Classification of cached features by a small network: what a linear classifier cannot reach may still be there."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -12,22 +11,24 @@ from manyview.data.source import track
 from manyview.errors import UserError
 from manyview.evaluate.features import Features
 from manyview.evaluate.linear import column_statistics
+from manyview.evaluate.protocol import FeatureProtocol
+from manyview.evaluate.result import Result
 from manyview.evaluate.schedule import Steps, adam
-from manyview.evaluate.score import Score, class_count, score_features, share_right
+from manyview.evaluate.score import class_count, score_features, share_right
 
-__all__ = ["Mlp", "mlp"]
+__all__ = ["Mlp"]
 
 ORDER_TAG = 0x313F
 CHUNK = 4096
 
 
 @dataclass(frozen=True)
-class Mlp(Steps):
+class Mlp(Steps, FeatureProtocol):
     """One hidden layer, trained with Adam, β = (0.5, 0.999), on cached features, as CMC probes STL-10 (D.1, E.1); the
     last epoch counts, never the best."""
 
-    name: ClassVar[str] = "mlp"
-    title: ClassVar[str] = "Probe with one hidden layer"
+    name = "mlp"
+    title = "Probe with one hidden layer"
     batch_size: int = 64
     """Samples per training step, as in DIM."""
     hidden: int = 200
@@ -42,23 +43,22 @@ class Mlp(Steps):
         if not 0 <= self.dropout < 1:
             raise UserError(f"dropout {self.dropout} is not at least 0 and below 1: use --dropout 0.1")
 
-
-def mlp(train: Features, test: Features, protocol: Mlp = Mlp(), *, seed: int = 0, progress: bool = False) -> Score:
-    """Accuracy on `test` of a network trained on `train` alone."""
-    if min(protocol.batch_size, len(train)) < 2:
-        raise UserError("a step of one sample cannot be normalised: use --batch-size 64 and more samples")
-    classes = class_count(train.labels, test.labels)
-    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
-        torch.manual_seed(seed)
-        network = _network(train.embeddings, classes, protocol)
-        _train(network, train, protocol, seed=seed, progress=progress)
-    network.eval()
-    with torch.no_grad():
-        fitted, scores = (torch.cat([network(part) for part in each.embeddings.split(CHUNK)]) for each in (train, test))
-    if not scores.isfinite().all() or not fitted.isfinite().all():
-        raise UserError(f"lr {protocol.lr} made the classifier diverge: use a smaller --lr")
-    settings = {"hidden": protocol.hidden, "dropout": protocol.dropout, **protocol.settings}
-    return score_features(scores, train, test, settings, train_top1=share_right(fitted, train.labels))
+    def score(self, train: Features, test: Features, *, seed: int = 0, progress: bool = False) -> Result:
+        if min(self.batch_size, len(train)) < 2:
+            raise UserError("a step of one sample cannot be normalised: use --batch-size 64 and more samples")
+        classes = class_count(train.labels, test.labels)
+        with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+            torch.manual_seed(seed)
+            network = _network(train.embeddings, classes, self)
+            _train(network, train, self, seed=seed, progress=progress)
+        network.eval()
+        with torch.no_grad():
+            fitted, scores = (
+                torch.cat([network(part) for part in each.embeddings.split(CHUNK)]) for each in (train, test)
+            )
+        if not scores.isfinite().all() or not fitted.isfinite().all():
+            raise UserError(f"lr {self.lr} made the classifier diverge: use a smaller --lr")
+        return score_features(scores, train, test, {}, fitted=share_right(fitted, train.labels))
 
 
 def _network(embeddings: Tensor, classes: int, protocol: Mlp) -> nn.Sequential:

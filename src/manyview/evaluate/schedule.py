@@ -36,11 +36,6 @@ class Steps:
         if not 0 < self.decay <= 1:
             raise UserError(f"decay {self.decay} is not above 0 and at most 1: use --decay {type(self).decay:g}")
 
-    @property
-    def settings(self) -> dict[str, int | float]:
-        """What a score tells of it."""
-        return {"epochs": self.epochs, "lr": self.lr, "decay": self.decay, "batch_size": self.batch_size}
-
     def lr_at(self, epoch: int) -> float:
         return self.lr * self.decay ** sum(epoch >= round(share * self.epochs) for share in self.milestones)
 

@@ -1,38 +1,17 @@
 """Accuracy with its uncertainty: class scores and labels in, top-1 and top-5 with a bootstrap interval out."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from manyview import counter
 from manyview.evaluate.features import Features
+from manyview.evaluate.result import Interval, Metric, Result
 
-__all__ = ["Score", "accuracy", "bootstrap", "class_count", "ranks", "score_features", "share_right"]
+__all__ = ["accuracy", "bootstrap", "class_count", "ranks", "score_features", "share_right"]
 
 BOOTSTRAP_TAG = 0xB007
-Interval = tuple[float, float]
-
-
-@dataclass(frozen=True)
-class Score:
-    """Accuracies are shares in 0…1 with 95 % intervals; top-5 is None where there are no more than five classes."""
-
-    top1: float
-    top1_interval: Interval
-    top5: float | None
-    top5_interval: Interval | None
-    train_samples: int
-    test_samples: int
-    classes: int
-    unreadable: int
-    """Samples of either set that were left out because their image cannot be read."""
-    preprocess: str
-    settings: Mapping[str, int | float]
-    """What the protocol used in the end, such as the clamped k or the chosen regularisation."""
-    train_top1: float | None = None
-    """Of a fitted classifier on what it was fitted on: far above `top1` it has learnt samples by heart."""
 
 
 def accuracy(
@@ -40,40 +19,32 @@ def accuracy(
     labels: Tensor,
     *,
     train_samples: int,
-    unreadable: int,
-    preprocess: str,
-    settings: Mapping[str, int | float],
-    train_top1: float | None = None,
-) -> Score:
-    """Class scores (N, C) and labels (N,) of the test set -> Score."""
+    unreadable: int = 0,
+    preprocess: str = "",
+    facts: Mapping[str, float] | None = None,
+    fitted: float | None = None,
+) -> Result:
+    """Class scores (N, C) and labels (N,) of the test set -> top-1 and, where there are more than five classes, top-5.
+
+    `fitted` is the top-1 of a classifier on what it was fitted on: far above that on the test set, it overfits.
+    """
     classes = scores.shape[1]
     place = ranks(scores, labels).cpu()
     hits = torch.stack([place < 1, place < 5], 1).double()  # (N, 2)
-    (top1, top5), (interval1, interval5) = hits.mean(0).tolist(), bootstrap(hits)
-    many = classes > 5
-    return Score(
-        top1=top1,
-        top1_interval=interval1,
-        top5=top5 if many else None,
-        top5_interval=interval5 if many else None,
-        train_samples=train_samples,
-        test_samples=len(labels),
-        classes=classes,
-        unreadable=unreadable,
-        preprocess=preprocess,
-        settings=settings,
-        train_top1=train_top1,
+    metrics = [Metric(*each) for each in zip(hits.mean(0).tolist(), bootstrap(hits), strict=True)]
+    known = {"train_samples": train_samples, "test_samples": len(labels), "classes": classes}
+    return Result(
+        dict(zip(("top-1", "top-5") if classes > 5 else ("top-1",), metrics, strict=False)),
+        "top-1",
+        {**known, **({} if fitted is None else {"fitted": fitted}), **(facts or {})},
+        preprocess,
+        unreadable,
     )
 
 
 def score_features(
-    scores: Tensor,
-    train: Features,
-    test: Features,
-    settings: Mapping[str, int | float],
-    *,
-    train_top1: float | None = None,
-) -> Score:
+    scores: Tensor, train: Features, test: Features, facts: Mapping[str, float], *, fitted: float | None = None
+) -> Result:
     """`accuracy` of class scores (N, C) that a classifier made from `train` gives the samples of `test`."""
     return accuracy(
         scores,
@@ -81,8 +52,8 @@ def score_features(
         train_samples=len(train),
         unreadable=len(train.unreadable) + len(test.unreadable),
         preprocess=test.preprocess,
-        settings=settings,
-        train_top1=train_top1,
+        facts=facts,
+        fitted=fitted,
     )
 
 

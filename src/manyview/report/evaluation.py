@@ -1,14 +1,22 @@
 """Results of evaluations, beside those of the random encoder."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable
 
-from manyview.diagnose.facts import Comparison, Facts, number
-from manyview.diagnose.words import percent, spelled
+from manyview.diagnose.facts import Comparison, Facts
+from manyview.diagnose.words import measured, spelled
+from manyview.evaluate.result import Metric
 from manyview.report.html import Markup, join, note, table, tag
 from manyview.report.plots import layer_plot
 
 __all__ = ["evaluation", "not_evaluated"]
+
+_CAPTION = "On test images, with 95\u202f% interval"
+_COUNTS = {
+    "train_samples": "training images",
+    "test_samples": "test images",
+    "classes": "classes",
+    "unreadable": "unreadable images skipped",
+}
 
 
 def not_evaluated(facts: Facts) -> list[str]:
@@ -23,7 +31,8 @@ def evaluation(facts: Facts) -> Markup:
     parts: dict[tuple[str, str, str, bool], list[Comparison]] = {}
     for each in facts.comparisons:
         if each.layer is not None:
-            parts.setdefault((each.protocol, each.data, each.test_data, each.of_views), []).append(each)
+            kind = each.title, each.shared.data, each.shared.test_data, each.of_views
+            parts.setdefault(kind, []).append(each)
     return join(
         *(_comparison(each) for each in facts.comparisons if each.layer is None),
         *(_parts(f"layers-{place}", of_one_kind) for place, of_one_kind in enumerate(parts.values())),
@@ -31,18 +40,13 @@ def evaluation(facts: Facts) -> Markup:
 
 
 def _comparison(comparison: Comparison) -> Markup:
-    order = sorted(comparison.results, key=lambda name: (name != "trained", name))
-    rows = [
-        [name, _accuracy(comparison.results[name], "top1", name), _accuracy(comparison.results[name], "top5", name)]
-        for name in order
-    ]
-    caption = "Accuracy on test images, with 95\u202f% bootstrap interval"
-    head = tag("h3", f"{comparison.title} · {comparison.data}")
-    settings = _settings(comparison, order)
+    results = {name: comparison.results[name].result for name in _ordered(comparison.results)}
+    metrics = list(dict.fromkeys(name for result in results.values() for name in result.metrics))
+    rows = [[name, *(_bar(result.metrics.get(each), name) for each in metrics)] for name, result in results.items()]
     return join(
-        head,
-        table(caption, ["Encoder", "Top-1", "Top-5"], rows, class_="results"),
-        _conditions(comparison, order, f"Settings: {settings}." if settings else ""),
+        tag("h3", f"{comparison.title} · {comparison.shared.data}"),
+        table(_CAPTION, ["Encoder", *map(_capital, metrics)], rows, class_="results"),
+        _conditions(comparison, list(results), settings=True),
     )
 
 
@@ -50,71 +54,65 @@ def _parts(name: str, comparisons: list[Comparison]) -> Markup:
     """One protocol on the layers of the backbone or on single views, in the order in which they were evaluated."""
     first = comparisons[0]
     kind = "view" if first.of_views else "layer"
-    encoders = sorted({each for c in comparisons for each in c.results}, key=lambda each: (each != "trained", each))
-    rows = [
-        [c.layer or "", *(_accuracy(c.results.get(encoder, {}), "top1", encoder) for encoder in encoders)]
-        for c in comparisons
-    ]
+    encoders = _ordered({each for c in comparisons for each in c.results})
+    found = {encoder: [c.metric(encoder) for c in comparisons] for encoder in encoders}
+    rows = [[c.layer or "", *(_bar(c.metric(encoder), encoder) for encoder in encoders)] for c in comparisons]
+    headline = _capital(first.shared.result.headline)
     figures = []
     if not first.of_views:  # views have no order that a line could follow
-        plot = layer_plot(
-            name,
-            [c.layer or "" for c in comparisons],
-            {encoder: [c.top1(encoder) for c in comparisons] for encoder in encoders},
-            title="Top-1 by layer",
-        )
+        plot = layer_plot(name, [c.layer or "" for c in comparisons], found, title=f"{headline} by layer")
         figures.append(tag("figure", Markup(plot), class_="wide"))
-    caption = "Top-1 accuracy on test images, with 95\u202f% bootstrap interval"
     return join(
-        tag("h3", f"{first.title} · {first.data} · by {kind}"),
+        tag("h3", f"{first.title} · {first.shared.data} · by {kind}"),
         *figures,
-        table(caption, [kind.capitalize(), *(encoder.capitalize() for encoder in encoders)], rows, class_="results"),
+        table(f"{headline}. {_CAPTION}", [kind.capitalize(), *map(_capital, encoders)], rows, class_="results"),
         _conditions(first, [encoder for encoder in encoders if encoder in first.results]),
     )
 
 
-def _accuracy(result: Mapping[str, Any], key: str, encoder: str) -> Markup:
-    value = number(result.get(key))
-    if value is None:
+def _ordered(encoders: Iterable[str]) -> list[str]:
+    return sorted(encoders, key=lambda name: (name != "trained", name))
+
+
+def _capital(name: str) -> str:
+    return name[:1].upper() + name[1:]
+
+
+def _bar(metric: Metric | None, encoder: str) -> Markup:
+    """The value with its interval; of a share, also a bar."""
+    if metric is None:
         return Markup("–")
-    interval = result.get(f"{key}_interval")
-    ends = [number(end) for end in interval] if isinstance(interval, list) else []
-    spread = f" ({ends[0]:.1%} – {ends[1]:.1%})".replace("%", "\u202f%") if len(ends) == 2 and None not in ends else ""
-    share = f"width: {100 * min(max(value, 0.0), 1.0):.2f}%"
+    ends = [measured(metric, end) for end in metric.interval or ()]
+    spread = f" ({' – '.join(ends)})" if ends else ""
+    share = f"width: {100 * min(max(metric.value, 0.0), 1.0):.2f}%"
     bar = tag("span", tag("i", style=share), class_="bar trained" if encoder == "trained" else "bar")
-    return join(tag("strong", percent(value)), tag("span", spread, class_="soft interval"), bar)
+    parts = tag("strong", measured(metric)), tag("span", spread, class_="soft interval")
+    return join(*parts, bar if metric.unit == "%" else Markup())
 
 
-def _conditions(comparison: Comparison, order: list[str], settings: str = "") -> Markup:
-    """Under which conditions the figures were obtained."""
-    result = comparison.results[order[0]]
-    counts = [
-        f"{value:,.0f} {what}"
-        for key, what in (
-            ("train_samples", "training images"),
-            ("test_samples", "test images"),
-            ("classes", "classes"),
-            ("unreadable", "unreadable images skipped"),
-        )
-        if (value := number(result.get(key)))
-    ]
-    fitted = number(result.get("train_top1"))
+def _conditions(comparison: Comparison, order: list[str], *, settings: bool = False) -> Markup:
+    """Under which conditions the numbers were obtained."""
+    result = comparison.results[order[0]].result
+    known = {**result.facts, "unreadable": result.unreadable}
+    counts = [f"{known[key]:,.0f} {what}" for key, what in _COUNTS.items() if known.get(key)]
+    fitted, used = result.facts.get("fitted"), _settings(comparison, order) if settings else ""
     sentences = [
-        f"Tested on {comparison.test_data}.",
+        f"Tested on {comparison.shared.test_data}.",
         f"{', '.join(counts)}." if counts else "",
-        f"Preprocessing: {result['preprocess']}." if result.get("preprocess") else "",
-        "" if fitted is None else f"On the training images: {percent(fitted)} ({order[0]} encoder).",
-        settings,
+        f"Preprocessing: {result.preprocess}." if result.preprocess else "",
+        "" if fitted is None else f"On the training images: {measured(result.main, fitted)} ({order[0]} encoder).",
+        f"Settings: {used}." if used else "",
     ]
     return note(" ".join(sentence for sentence in sentences if sentence))
 
 
 def _settings(comparison: Comparison, order: list[str]) -> str:
     """Each setting once, unless the encoders differ in it (the chosen regularisation does)."""
-    groups = {name: group for name in order if isinstance(group := comparison.results[name].get("settings"), dict)}
+    records = {name: comparison.results[name] for name in order}
+    used = {name: {**record.settings, **record.result.facts} for name, record in records.items()}
     written = []
-    for key in dict.fromkeys(key for group in groups.values() for key in group):
-        values = {name: spelled(group.get(key)) for name, group in groups.items()}
+    for key in dict.fromkeys(key for each in used.values() for key in each if key not in {*_COUNTS, "fitted"}):
+        values = {name: spelled(each.get(key)) for name, each in used.items()}
         one = set(values.values())
         text = one.pop() if len(one) == 1 else ", ".join(f"{value} ({name})" for name, value in values.items())
         written.append(f"{key.replace('_', ' ')} {text}")

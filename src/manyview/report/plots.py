@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from manyview.diagnose import separation
+from manyview.evaluate.result import Metric
 
 __all__ = ["DIFFERENT", "RANDOM", "TRAINED", "layer_plot", "line_plot", "similarity_plot", "smooth"]
 
@@ -94,26 +95,27 @@ def similarity_plot(name: str, similarities: Mapping[str, tuple[Tensor, Tensor]]
     return _svg(figure, name, f"Histograms of similarities. {'; '.join(words)}.")
 
 
-def layer_plot(
-    name: str, layers: Sequence[str], accuracies: Mapping[str, Sequence[float | None]], *, title: str
-) -> str:
-    """Accuracy over the layers, one line for each encoder ("trained", "random"); None where it was not measured."""
+def layer_plot(name: str, layers: Sequence[str], found: Mapping[str, Sequence[Metric | None]], *, title: str) -> str:
+    """A metric over the layers, one line for each encoder ("trained", "random"); None where it was not measured."""
     figure = _figure(4.8, 2.7)
     axes = figure.subplots()
     _style(axes, title)
     words = []
-    for encoder, shares in accuracies.items():
-        values = np.array([math.nan if share is None else share for share in shares])
+    share = all(each.unit == "%" for metrics in found.values() for each in metrics if each is not None)
+    for encoder, metrics in found.items():
+        values = np.array([math.nan if each is None else each.value for each in metrics])
         colour = TRAINED if encoder == "trained" else RANDOM
         axes.plot(np.arange(len(layers)), values, color=colour, linewidth=1.9, marker="o", markersize=4, label=encoder)
-        measured = [f"{layer} {share:.1%}" for layer, share in zip(layers, shares, strict=True) if share is not None]
+        pairs = zip(layers, metrics, strict=True)
+        measured = [f"{layer} {each.written(each.value)}" for layer, each in pairs if each is not None]
         words.append(f"{encoder} encoder: {', '.join(measured)}")
     turned = max(map(len, layers)) * len(layers) > 48  # more letters than fit side by side
     axes.set_xticks(np.arange(len(layers)), layers, rotation=30 if turned else 0, ha="right" if turned else "center")
     for label in axes.get_xticklabels():
         label.set_parse_math(False)
     axes.yaxis.set_major_locator(MaxNLocator(5, steps=_ROUND))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:.4g} %"))
+    if share:
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.4g} %"))
     figure.legend(loc="outside upper right", ncols=2, frameon=False, fontsize=9, labelcolor=_INK)
     return _svg(figure, name, f"{title}. {'; '.join(words)}.")
 

@@ -4,7 +4,7 @@ import shlex
 
 from manyview.diagnose.facts import Comparison, Facts, number
 from manyview.diagnose.rules import Finding
-from manyview.diagnose.words import duration, percent, points
+from manyview.diagnose.words import difference, duration, measured, percent
 from manyview.methods import described, find
 from manyview.report.evaluation import not_evaluated
 from manyview.report.html import Markup, join, note, tag
@@ -46,27 +46,31 @@ def header(facts: Facts, links: Markup) -> Markup:
 def _verdict(facts: Facts) -> list[str]:
     whole = [comparison for comparison in facts.comparisons if comparison.layer is None]
     comparison = _first(facts, "knn") or next(iter(whole or reversed(facts.comparisons)), None)
-    trained, random = (comparison.top1(name) if comparison else None for name in ("trained", "random"))
+    trained, random = (comparison.metric(name) if comparison else None for name in ("trained", "random"))
     if comparison is None or trained is None:
         return not_evaluated(facts)
-    protocol = "kNN" if comparison.protocol == "knn" else comparison.title
+    protocol = comparison.title.replace("k nearest neighbours", "kNN")
+    shared = comparison.shared
     place = "" if comparison.layer is None else f", {comparison.layer}"
-    text = f"{protocol} top-1 on {comparison.data}{place}: {percent(trained)}"
+    text = f"{protocol} {shared.result.headline} on {shared.data}{place}: {measured(trained)}"
     if random is None:
         return [f"{text}. The random encoder was not evaluated."]
-    return [f"{text}. Random encoder: {percent(random)} (", tag("strong", points(trained - random)), ")."]
+    return [f"{text}. Random encoder: {measured(random)} (", tag("strong", difference(trained, random.value)), ")."]
 
 
 def _first(facts: Facts, protocol: str) -> Comparison | None:
-    found = (c for c in facts.comparisons if (c.protocol, c.layer) == (protocol, None))
-    return next((c for c in found if c.top1("trained") is not None), None)
+    """With the default settings, where there is one."""
+    found = (
+        c for c in facts.comparisons if (c.shared.protocol, c.layer) == (protocol, None) and "trained" in c.results
+    )
+    return min(found, key=lambda c: len(c.shared.special), default=None)
 
 
 def _figures(facts: Facts) -> list[Markup]:
-    figures = [_accuracy_figure("kNN top-1", comparison) for comparison in [_first(facts, "knn")] if comparison]
+    figures = [_headline("kNN", comparison) for comparison in [_first(facts, "knn")] if comparison]
     linear = _first(facts, "linear") or _first(facts, "linear-sgd") or _first(facts, "linear-adam")
     if linear:
-        figures.append(_accuracy_figure("Linear top-1", linear))
+        figures.append(_headline("Linear", linear))
     during = facts.series("knn")
     if not figures and during[1]:
         figures.append(_figure("kNN during training", percent(during[1][-1]), f"at step {during[0][-1]:,.0f}"))
@@ -87,11 +91,10 @@ def _figures(facts: Facts) -> list[Markup]:
     return figures
 
 
-def _accuracy_figure(name: str, comparison: Comparison) -> Markup:
-    trained, random = comparison.top1("trained"), comparison.top1("random")
-    assert trained is not None
-    against = "random encoder not evaluated" if random is None else f"random encoder: {percent(random)}"
-    return _figure(name, percent(trained), against)
+def _headline(name: str, comparison: Comparison) -> Markup:
+    trained, random = comparison.results["trained"].result, comparison.metric("random")
+    against = "random encoder not evaluated" if random is None else f"random encoder: {measured(random)}"
+    return _figure(f"{name} {trained.headline}", measured(trained.main), against)
 
 
 def _figure(name: str, value: str, below: str) -> Markup:

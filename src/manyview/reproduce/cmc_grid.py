@@ -6,7 +6,12 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from manyview.evaluate import Knn, Linear, LinearAdam, LinearSgd, evaluate
+from manyview.evaluate.knn import Knn
+from manyview.evaluate.linear import Linear
+from manyview.evaluate.linear_adam import LinearAdam
+from manyview.evaluate.linear_sgd import LinearSgd
+from manyview.evaluate.protocol import Protocol
+from manyview.evaluate.run import evaluate
 from manyview.reproduce.budget import budget
 from manyview.reproduce.grid import Grid
 from manyview.reproduce.job import Row
@@ -51,7 +56,7 @@ ALEXNET_PROBE = replace(RESNET_PROBE, lr=0.1)
 SMALL_PROBE = LinearAdam()
 
 
-def cmc_looks(setting: Setting, views: tuple[str, ...] = (), probe: LinearSgd = RESNET_PROBE) -> tuple[Look, ...]:
+def cmc_looks(setting: Setting, views: tuple[str, ...] = (), probe: Protocol = RESNET_PROBE) -> tuple[Look, ...]:
     """On all views, or on some; at the paper's scale by this probe."""
     return (Accuracy((Knn(), Linear() if setting.scale == "laptop" else probe), views=views),)
 
@@ -107,7 +112,7 @@ class BesideRandom:
     or of all of them (an empty group), whose names are then in a column of their own."""
 
     groups: tuple[tuple[str, ...], ...] = ((),)
-    probe: LinearSgd = RESNET_PROBE
+    probe: Protocol = RESNET_PROBE
     """At the paper's scale."""
 
     @property
@@ -125,8 +130,8 @@ class BesideRandom:
             )  # fmt: skip
             for record in records:
                 named = {"view": ",".join(views)} if views else {}
-                row = found.setdefault((views, record["encoder"]), {**named, "encoder": record["encoder"]})
-                row[record["protocol"].partition("-")[0]] = f"{100 * record['top1']:.2f}"
+                row = found.setdefault((views, record.encoder), {**named, "encoder": record.encoder})
+                row[record.protocol.partition("-")[0]] = f"{100 * record.result.value:.2f}"
         return list(found.values())
 
 

@@ -3,7 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from manyview.evaluate import Knn, Linear, LinearAdam, LinearSgd
+from manyview.evaluate.knn import Knn
+from manyview.evaluate.linear import Linear
+from manyview.evaluate.linear_adam import LinearAdam
+from manyview.evaluate.linear_sgd import LinearSgd
 from manyview.reproduce.budget import budget
 from manyview.reproduce.job import Row
 from manyview.reproduce.looks import Accuracy

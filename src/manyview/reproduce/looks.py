@@ -8,7 +8,12 @@ from manyview.data import Source, holdout, open_source
 from manyview.data.source import track
 from manyview.diagnose.monitor import SAMPLES, ContrastMonitor
 from manyview.encoders import FrozenEncoder, load
-from manyview.evaluate import Protocol, evaluate, extract, knn, linear, open_test
+from manyview.evaluate.features import extract
+from manyview.evaluate.knn import Knn
+from manyview.evaluate.linear import Linear
+from manyview.evaluate.protocol import Protocol
+from manyview.evaluate.run import evaluate
+from manyview.evaluate.split import open_test
 from manyview.reproduce.job import Row
 from manyview.reproduce.setting import Setting
 from manyview.run.build import build_augment, pick_device
@@ -38,7 +43,7 @@ class Accuracy:
             run, self.protocols, setting.train, setting.test, views=self.views, random=False,
             workers=setting.workers, device=pick_device(setting.device),
         )  # fmt: skip
-        columns = {record["protocol"].partition("-")[0]: _percent(record["top1"]) for record in records}
+        columns = {record.protocol.partition("-")[0]: _percent(record.result.value) for record in records}
         return [columns]
 
 
@@ -56,8 +61,8 @@ class HeldOut:
         train, test = (extract(encoder, part, workers=setting.workers, progress=True) for part in parts)
         return [
             {
-                "knn": _percent(knn(train, test, progress=True).top1),
-                "linear": _percent(linear(train, test, progress=True).top1),
+                "knn": _percent(Knn().score(train, test, progress=True).value),
+                "linear": _percent(Linear().score(train, test, progress=True).value),
             }
         ]
 
@@ -112,7 +117,7 @@ class AccuracyCurve:
                 frozen, self.protocol, setting.train, setting.test, random=False, workers=setting.workers,
                 device=pick_device(setting.device),
             )  # fmt: skip
-            yield {**place_in_run(run, step), "linear": _percent(record["top1"])}
+            yield {**place_in_run(run, step), "linear": _percent(record.result.value)}
 
 
 def tested_images(setting: Setting) -> Source:

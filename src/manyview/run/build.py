@@ -16,7 +16,7 @@ from manyview.data.source import Unreadable, track
 from manyview.diagnose import ContrastMonitor
 from manyview.encoders import Encoder, Towers, build_encoder
 from manyview.errors import UserError
-from manyview.evaluate import open_test, splits
+from manyview.evaluate.split import open_test, splits
 from manyview.methods.base import Method
 from manyview.stack import COLOURS
 from manyview.train import build_optimizer, build_schedule

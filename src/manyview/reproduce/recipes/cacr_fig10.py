@@ -2,7 +2,8 @@
 
 from matplotlib.figure import Figure
 
-from manyview.evaluate import Linear, LinearAdam
+from manyview.evaluate.linear import Linear
+from manyview.evaluate.linear_adam import LinearAdam
 from manyview.reproduce.curve_grid import CurveGrid
 from manyview.reproduce.families import CMC_REMARK, cacr_family
 from manyview.reproduce.looks import AccuracyCurve

@@ -1,0 +1,26 @@
+"""CACR's linear protocol for small sets: Adam on random crops and flips."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from manyview.evaluate.linear_steps import LinearSteps
+from manyview.evaluate.schedule import adam
+
+__all__ = ["LinearAdam"]
+
+
+@dataclass(frozen=True)
+class LinearAdam(LinearSteps):
+    """CACR's linear protocol for small sets (App. C.1), after Wang and Isola: Adam with β = (0.5, 0.999) on random
+    crops and flips; the last epoch counts, never the best."""
+
+    name = "linear-adam"
+    title = "Linear probe, Adam with augmentation"
+    batch_size: int = 128
+    """Samples per training step."""
+
+    def optimizer(self, parameters: Sequence[Tensor]) -> torch.optim.Optimizer:
+        return adam(parameters, self.lr)

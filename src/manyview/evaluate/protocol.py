@@ -1,0 +1,86 @@
+"""What a protocol is: a frozen dataclass of its settings, which measures how good a frozen encoder is."""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, ClassVar
+
+from manyview.data.source import Source
+from manyview.encoders import FrozenEncoder
+from manyview.evaluate.features import Features, extract, extract_layers
+from manyview.evaluate.result import Result
+from manyview.evaluate.split import Split
+
+__all__ = ["FeatureProtocol", "Protocol", "Reading"]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a protocol reads images, and the features that it shares with other protocols."""
+
+    batch_size: int = 256
+    """Images that the encoder gets at once."""
+    workers: int = 0
+    seed: int = 0
+    progress: bool = False
+    layers: Sequence[str] = ()
+    """All layers that are asked for: one pass over the images serves them all."""
+    layer: str | None = None
+    """The one that is evaluated now; None: the features."""
+    kept: dict[tuple[object, ...], dict[str, Features]] = field(default_factory=dict, repr=False)
+    """Features of one encoder and one source, by layer."""
+
+    def at(self, layer: str | None) -> "Reading":
+        return replace(self, layer=layer)
+
+    def features(self, encoder: FrozenEncoder, split: Split) -> tuple[Features, Features]:
+        """Those of the training and the test samples, where the encoder is. Each source is read once."""
+        place = encoder.mean.device
+        train, test = (self._all(encoder, each)[self.layer or ""].to(place) for each in (split.train, split.test))
+        return train, test
+
+    def _all(self, encoder: FrozenEncoder, source: Source) -> dict[str, Features]:
+        reading: dict[str, Any] = {
+            "batch_size": self.batch_size, "workers": self.workers, "progress": self.progress,
+        }  # fmt: skip
+        if (encoder, source) not in self.kept:
+            self.kept[encoder, source] = (
+                extract_layers(encoder, source, self.layers, **reading)
+                if self.layers
+                else {"": extract(encoder, source, **reading)}
+            )
+        return self.kept[encoder, source]
+
+
+@dataclass(frozen=True)
+class Protocol(ABC):
+    """Its fields are its settings and become flags; the defaults are the paper's values."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    takes_layers: ClassVar[bool] = False
+    """Whether it can evaluate any layer of the backbone."""
+
+    @abstractmethod
+    def run(self, encoder: FrozenEncoder, split: Split, reading: Reading) -> Result:
+        """Fits on `split.train` alone, measures on `split.test`."""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All fields, as JSON holds them."""
+        settings: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        return settings
+
+
+class FeatureProtocol(Protocol):
+    """One that needs no more than the features of every image, which are computed once."""
+
+    takes_layers = True
+
+    def run(self, encoder: FrozenEncoder, split: Split, reading: Reading) -> Result:
+        return self.score(*reading.features(encoder, split), seed=reading.seed, progress=reading.progress)
+
+    @abstractmethod
+    def score(self, train: Features, test: Features, *, seed: int = 0, progress: bool = False) -> Result:
+        """The result on `test` of what is fitted on `train` alone."""
