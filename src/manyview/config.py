@@ -1,4 +1,4 @@
-"""What a run is: groups of settings. The command line turns each field into a flag and the text below it into help."""
+"""The settings of a run, in groups. The command line makes a flag of each field and its help of the text below it."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -18,29 +18,31 @@ class RunConfig:
     """Where the run is kept and what is measured during training."""
 
     out: Path
-    """Run directory; must be new or empty (an interrupted run goes on with `manyview resume OUT`, one that torchrun
-    restarts goes on by itself)."""
+    """Run directory. It must be new or empty. `manyview resume OUT` continues an interrupted run. A run that torchrun
+    restarts continues by itself."""
     preset: Literal["auto", "small", "paper", "paper-cifar", "paper-alexnet", "paper-stl10", "paper-nyu"] = "auto"
-    """Defaults of the rest of a set-up: `paper` is the papers' (ResNet-50, 224 px); `small` is for images of at most
-    64 px (encoder `tiny`, queue an eighth of the set, momentum 0.99); `auto` takes one of these by the images' size.
-    `paper-cifar` is that of CACR on CIFAR-10, CIFAR-100 and STL-10 (AlexNet, 200 epochs, no queue); `paper-alexnet`,
-    `paper-stl10` and `paper-nyu` are those of CMC with AlexNet and with RGB-D images."""
+    """Defaults of all other flags. `paper`: those of the method's paper (ResNet-50, 224 px). `small`: for images of at
+    most 64 px (backbone `tiny`, queue of 1/8 of the samples, momentum 0.99). `auto`: one of these, by image size.
+    `paper-cifar`: CACR on CIFAR-10, CIFAR-100 and STL-10 (AlexNet, 200 epochs, no queue). `paper-alexnet`,
+    `paper-stl10`, `paper-nyu`: CMC with AlexNet and with RGB-D images."""
     config: Path | None = None
-    """TOML or JSON file of flags (lr = 0.1, queue-size = 4096 …); a run's config.json is one. Flags override it."""
+    """TOML or JSON file of flags (lr = 0.1, queue-size = 4096 …), such as the config.json of a run. Flags on the
+    command line override it."""
     seed: Annotated[int, Seed] = 0
-    """Decides initial weights, order and views; the same seed gives the same run."""
+    """Random seed of initial weights, data order and views. The same seed gives the same run."""
     device: str = "auto"
-    """cpu, cuda, cuda:1, mps …; `auto` takes a GPU where there is one. Under torchrun each process takes its own."""
+    """cpu, cuda, cuda:1, mps … `auto`: a GPU if there is one. Under torchrun each process takes its own GPU."""
     compile: bool = False
-    """Compile encoders and views by torch.compile: the first steps take long, the others less."""
+    """Compile encoders and augmentations with torch.compile. The first steps are slow, all others faster."""
     checkpoint_every: Annotated[int, Positive] = 1000
-    """Optimizer steps between checkpoints; the state before the first step and after the last is saved too."""
+    """Save a checkpoint every N optimizer steps, and also before the first step and after the last."""
     keep: Annotated[int, Positive] = 3
-    """How many of the newest checkpoints stay on disk."""
+    """Number of checkpoints kept on disk: the newest ones."""
     snapshots: Annotated[int, NotNegative] = 0
-    """Encoders with their heads that are kept for curves, at so many even distances of the run and before it."""
+    """Number of snapshots of the encoder and its head, evenly spaced over the run, plus one before the first step. 0:
+    none."""
     log_every: Annotated[int, Positive] = 50
-    """Steps between printed lines when the output is not a terminal."""
+    """Print a line every N steps if the output is not a terminal."""
     knn_every: Annotated[int, NotNegative] = 0
     """Measure kNN accuracy every N epochs (labelled data only). 0: never."""
     contrast_every: Annotated[int, NotNegative] = 1
@@ -55,67 +57,67 @@ class RunConfig:
 
 @dataclass(frozen=True)
 class DataConfig:
-    """Where the samples come from."""
+    """The training data."""
 
     data: str
-    """`scenes` (embedded), a folder of images, a .tar of images or a folder of them (or, in quotes,
-    'a/train-*.tar', 'a/train-{000..099}.tar'), a packed file, or cifar10:DIR, cifar100:DIR, stl10:DIR,
-    imagenet:DIR, imagenet100:DIR."""
+    """`scenes` (built in), a folder of images, a .tar of images, a folder or pattern of .tar files (in quotes:
+    'a/train-*.tar', 'a/train-{000..099}.tar'), a packed file, or cifar10:DIR, cifar100:DIR, stl10:DIR, imagenet:DIR,
+    imagenet100:DIR."""
     unlabelled: bool = False
-    """Do not read the first directory level of a folder or tar as labels."""
+    """Do not take the first directory level of a folder or tar as labels."""
     subset: Annotated[int | None, Positive] = None
-    """Learn from at most so many of the images, drawn by chance; of these `imbalance` leaves fewer still."""
+    """Train on at most N images, drawn at random. `imbalance` is applied to these."""
     imbalance: Literal["none", "linear", "exponential"] = "none"
-    """Label imbalance after CACR: of class l of C, `linear` keeps the share l/C, `exponential` R^(-(C-l)/(C-1)),
-    where R is `imbalance-ratio` (the paper's floor of l/C would make all classes but the last alike)."""
+    """Label imbalance as in CACR. Of class l of C, `linear` keeps the fraction l/C, `exponential` R^(-(C-l)/(C-1)) with
+    R = `imbalance-ratio` (the paper writes the floor of l/C, which gives all classes but the last the same size)."""
     imbalance_ratio: Annotated[float, AtLeastOne] = 100.0
-    """For `exponential`: how many times as large a share the last class keeps as the first."""
+    """For `exponential`: ratio R of the fractions kept of the last and of the first class."""
     missing: Annotated[float, ShareBelowOne] = 0.0
-    """Share of the views beyond colours (depth, normals, segmentation) that is withheld, by chance: a sample without
-    one is left out where that view is contrasted."""
+    """Fraction of the depth maps, normals and segmentations that is withheld at random. A sample without such a view
+    takes no part in the losses of that view."""
     workers: Annotated[int, NotNegative] = 0
-    """Processes that read and decode; 0 reads in the main process, right for small packed sets."""
+    """Processes that read and decode. 0: read in the main process, best for small packed sets."""
 
 
 @dataclass(frozen=True)
 class ViewConfig:
-    """How a sample becomes views."""
+    """Augmentation."""
 
     augment: str = "moco-v2"
-    """Recipe of the views: moco-v1, moco-v2, simclr, cmc (crops and flips), cifar, cifar100 or stl10; with
-    +ra behind its name, as cmc+ra, two operations of RandAugment follow."""
+    """Name of the augmentation: moco-v1, moco-v2, simclr, cmc (crops and flips), cifar, cifar100 or stl10. With +ra at
+    the end, as in cmc+ra, two operations of RandAugment follow."""
     image_size: Annotated[int, Positive] = 224
-    """Side of the views in pixels."""
+    """Side length of the views in pixels."""
     min_crop: Annotated[float | None, PositiveShare] = None
-    """Smallest share of an image that a crop covers, instead of the recipe's."""
+    """Smallest crop, as a fraction of the image area. Default: the augmentation's own value."""
 
 
 @dataclass(frozen=True)
 class OptimConfig:
-    """How the weights are fitted."""
+    """Optimisation."""
 
     batch_size: Annotated[int, Positive] = 256
-    """Samples per optimizer step, over all devices together."""
+    """Samples per optimizer step, summed over all devices."""
     encoded_views: Annotated[int | None, Positive] = None
-    """Views per optimizer step instead of samples, for comparisons at equal cost: --batch-size becomes this number
-    divided by the views of a sample."""
+    """Views per optimizer step, for comparisons at equal cost. It replaces --batch-size by this number divided by the
+    views per sample."""
     epochs: Annotated[int, Positive] = 200
-    """Passes over the data."""
+    """Number of passes over the data."""
     max_steps: Annotated[int | None, Positive] = None
-    """Optimizer steps instead of epochs; also the horizon of all schedules."""
+    """Number of optimizer steps. It replaces --epochs, also in the schedules."""
     optimizer: Literal["sgd", "adamw", "adam", "lars"] = "sgd"
-    """Update rule; `lars` and `adamw` spare biases and norms the weight decay, `sgd` decays all, as MoCo does; `adam`
-    is CMC's for patches, with β = (0.5, 0.999)."""
+    """Optimizer. `sgd` applies weight decay to all weights, as MoCo does; `lars` and `adamw` exclude biases and
+    normalisation layers. `adam` has β = (0.5, 0.999), as CMC for patches."""
     lr: Annotated[float, Positive] = 0.03
-    """Peak learning rate, before `lr-rule`."""
+    """Peak learning rate, before scaling by `lr-rule`."""
     lr_rule: Literal["none", "linear", "sqrt"] = "none"
-    """Scale lr by batch/256 (`linear`) or its root (`sqrt`)."""
+    """Scale the learning rate by batch/256 (`linear`) or its square root (`sqrt`)."""
     schedule: Literal["cosine", "step", "constant"] = "cosine"
-    """Course of the learning rate after the warm-up."""
+    """Learning rate schedule after the warm-up."""
     milestones: Annotated[tuple[float, ...], Share] = (0.6, 0.8)
-    """For `step`: where the rate falls, as shares of the run."""
+    """For `step`: when the learning rate decays, as fractions of the run."""
     decay: Annotated[float, Positive] = 0.1
-    """For `step`: by what the rate is multiplied there."""
+    """For `step`: factor of the learning rate at each milestone."""
     warmup_epochs: Annotated[float, NotNegative] = 0.0
     """Epochs of linear warm-up from 0."""
     weight_decay: Annotated[float, NotNegative] = 1e-4
@@ -123,13 +125,12 @@ class OptimConfig:
     sgd_momentum: Annotated[float, Share] = 0.9
     """Momentum of `sgd` and `lars`."""
     clip_grad: Annotated[float | None, Positive] = None
-    """Largest norm of the gradient."""
+    """Clip the gradient to this norm. Default: no clipping."""
     precision: Precision = "float32"
-    """`bf16` and `fp16`: networks compute in half precision, weights and objectives stay in float32 (autocast);
-    `float64` is for checks."""
+    """`bf16`, `fp16`: mixed precision by autocast; weights and losses stay in float32. `float64`: for tests."""
     accumulate: Annotated[int, Positive] = 1
-    """Parts in which a batch is worked on one after the other, for batches that do not fit the memory. Their gradients
-    add up; methods whose negatives are the batch itself see those of a part."""
+    """Gradient accumulation: split each batch into N parts to save memory. If a method takes its negatives from the
+    batch, it takes them from one part."""
 
 
 MethodConfig = TypeVar("MethodConfig")
@@ -137,7 +138,7 @@ MethodConfig = TypeVar("MethodConfig")
 
 @dataclass(frozen=True)
 class Config(Generic[MethodConfig]):
-    """Everything that decides a run."""
+    """All settings of a run."""
 
     method: MethodConfig
     run: RunConfig

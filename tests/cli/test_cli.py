@@ -61,7 +61,7 @@ def test_help_teaches_every_flag(words: list[str], capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("words", "whose", "backbone", "batch"),
     [
-        (["jcl"], "those of --preset paper; images of at most 64 px get --preset small: add it", "resnet50", 512),
+        (["jcl"], "those of --preset paper; images of at most 64 px take --preset small: add it", "resnet50", 512),
         (["jcl", "--preset", "paper"], "those of --preset paper.", "resnet50", 512),
         (["jcl", "--preset", "small", "--data", "none/"], "small for 10,000 images of 32 px", "tiny", 64),
         (["cacr", "--preset=paper-cifar"], "paper-cifar for 10,000 images of 32 px", "alexnet-small", 128),
@@ -77,7 +77,7 @@ def test_help_shows_the_defaults_of_the_preset(
     text = " ".join(capsys.readouterr().out.replace("│", " ").split())
     assert whose in text
     assert f"`resnet50x0.5` or `resnet50x2`. (default: {backbone})" in text
-    assert f"over all devices together. (default: {batch})" in text
+    assert f"summed over all devices. (default: {batch})" in text
 
 
 def test_pretrain_alone_lists_the_methods(capsys: pytest.CaptureFixture[str]) -> None:

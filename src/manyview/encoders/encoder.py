@@ -21,23 +21,23 @@ __all__ = ["Encoder", "EncoderConfig", "build_encoder"]
 
 @dataclass(frozen=True)
 class EncoderConfig:
-    """The network that is trained."""
+    """The network."""
 
     backbone: str = "resnet50"
-    """Any name that timm knows, `tiny` (1.2 M parameters, for 16-96 px), `alexnet-small` (for 32 and 64 px), CMC's
+    """Any model of timm, or `tiny` (1.2 M parameters, for 16-96 px), `alexnet-small` (for 32 and 64 px), CMC's
     `alexnet-half-small` (64 px), `alexnet-half` (224 px) and `nyu` (128 px), `resnet50x0.5` or `resnet50x2`."""
     stem: Stem = "standard"
-    """`small`: a ResNet begins with a 3×3 convolution without stride and pooling, for images of 32-64 px."""
+    """First layers of a ResNet. `small`: one 3×3 convolution without stride or pooling, for images of 32-64 px."""
     norm: Norm = "batch"
-    """`sync`: batch normalisation over the batches of all processes together, instead of each by itself; `group`: group
-    normalisation in its place, so that no sample sees the others of its batch."""
+    """`batch`: batch normalisation, in each process by itself. `sync`: batch normalisation over all processes. `group`:
+    group normalisation, which does not depend on the other samples of the batch."""
     bn_splits: Annotated[int, AtLeastOne] = 1
-    """Parts of a batch that batch normalisation, where there is any, treats apart as separate devices would: Shuffle-BN
-    on one device."""
+    """Batch normalisation splits each batch into N parts with their own statistics, as N devices would. This gives
+    Shuffle-BN on one device."""
     head: Literal["linear", "mlp"] = "mlp"
-    """From features to embeddings: one layer (MoCo v1), or two with a ReLU between them (MoCo v2, SimCLR, JCL)."""
+    """Projection head: one linear layer (MoCo v1), or two with a ReLU between them (MoCo v2, SimCLR, JCL)."""
     dim: Annotated[int, AtLeastOne] = 128
-    """Dimension of the embeddings."""
+    """Dimension of the embedding."""
     split: str | None = None
     """Views of a sample that go to networks of their own, such as lab (L and ab) or lab,depth; `cmc` sets it by
     --views."""

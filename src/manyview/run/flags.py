@@ -1,4 +1,4 @@
-"""What a user writes to start a run, or a run's own file of settings, turned into its configuration."""
+"""From flags and config files to the configuration and the data of a run."""
 
 import argparse
 import json
@@ -25,7 +25,7 @@ HELP = {"-h", "--help"}
 
 
 def open_training(method: type[Method], config: AnyConfig) -> Source:
-    """What a run learns from."""
+    """The training data of a run."""
     data, planes = config.data, method.encoder_config(config.method, config.encoder).planes
     with distributed.first_on_each_machine():  # it may pack the images into a file that the others only map
         source = open_source(data.data, split="pretrain", labelled=not data.unlabelled).showing(planes)
@@ -60,14 +60,14 @@ def parse_run(method: type[Method], words: list[str], *, prog: str = "") -> tupl
 
 
 def described(method: type[Method], asked: str, run: RunConfig, data: DataConfig) -> tuple[AnyConfig, str]:
-    """The defaults that a help shows, and whose they are. It opens no data: where they follow the images, it is for
-    those of `scenes`."""
+    """The defaults that --help shows, and a sentence that says which preset they belong to. No data is opened: defaults
+    that depend on the images are those for `scenes`."""
     preset: presets.Preset = asked if asked in get_args(presets.Preset) else "paper"  # type: ignore[assignment]
-    scenes, whose = Scenes(), f"Defaults shown are those of --preset {preset}"
+    scenes, whose = Scenes(), f"Defaults are those of --preset {preset}"
     if asked == "auto":
-        whose += f"; images of at most {presets.SMALL_SIDE} px get --preset small: add it to see its defaults"
+        whose += f"; images of at most {presets.SMALL_SIDE} px take --preset small: add it to see its defaults"
     elif preset in ("small", "paper-cifar"):
-        whose += f" for {len(scenes):,} images of {scenes.median_side} px, as `scenes` has; some follow the images"
+        whose += f" for {len(scenes):,} images of {scenes.median_side} px, such as `scenes`; some depend on the images"
     views = method.view_count(method.Config())
     return presets.named(preset, method, run, data, scenes, views=views), f"{whose}."
 
@@ -75,7 +75,7 @@ def described(method: type[Method], asked: str, run: RunConfig, data: DataConfig
 def parse_config(
     method: type[Method], words: list[str], default: AnyConfig, *, whose: str = "", prog: str = ""
 ) -> AnyConfig:
-    """`whose` tells in the help what the defaults are those of."""
+    """`whose` is the sentence of the help about the defaults."""
     kind: type[AnyConfig] = Config[method.Config]  # type: ignore[name-defined]
     return tyro.cli(
         kind,
@@ -88,7 +88,7 @@ def parse_config(
 
 
 def file_flags(path: Path) -> list[str]:
-    """A TOML or JSON file of settings, flat or in groups, as the flags that it stands for."""
+    """The flags that a TOML or JSON file of settings stands for. The settings may be in groups."""
     try:
         text = path.expanduser().read_text(encoding="utf-8")
         values = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
@@ -96,7 +96,7 @@ def file_flags(path: Path) -> list[str]:
         raise UserError(f"--config {path} does not exist: name a TOML or JSON file of flags") from error
     except (OSError, ValueError) as error:
         raise UserError(
-            f"--config {path} cannot be read ({error}): it must be TOML, or JSON ending in .json"
+            f"--config {path} cannot be read ({error}): it must be a TOML file, or a JSON file with the ending .json"
         ) from error
     if not isinstance(values, dict):
         raise UserError(f"--config {path} holds no table of flags: write lines such as lr = 0.03")
