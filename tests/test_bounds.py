@@ -2,13 +2,16 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, get_args, get_type_hints
 
 import pytest
 
 from manyview import bounds
 from manyview.bounds import AtLeastOne, NotNegative, Positive, PositiveShare, Seed, Several, Share, ShareBelowOne
+from manyview.config import DataConfig, OptimConfig, RunConfig, ViewConfig
+from manyview.encoders import EncoderConfig
 from manyview.errors import UserError
+from manyview.methods import described, find
 
 
 @dataclass(frozen=True)
@@ -74,3 +77,17 @@ def test_edges(bound: bounds.Bound, inside: tuple[float, ...], outside: tuple[fl
     assert all(map(bound.holds, inside))
     assert not any(map(bound.holds, outside))
     assert not bound.holds(math.nan)
+
+
+UNBOUNDED = {"margin"}  # any number makes sense
+
+
+def groups() -> list[type[object]]:
+    return [RunConfig, DataConfig, ViewConfig, EncoderConfig, OptimConfig, *(find(name).Config for name in described())]
+
+
+@pytest.mark.parametrize("group", groups(), ids=lambda group: group.__name__)
+def test_every_number_of_a_configuration_has_its_bounds(group: type[object]) -> None:
+    plain, full = get_type_hints(group), get_type_hints(group, include_extras=True)
+    numbers = [name for name, kind in plain.items() if {int, float} & {kind, *get_args(kind)}]
+    assert [name for name in numbers if not hasattr(full[name], "__metadata__") and name not in UNBOUNDED] == []

@@ -115,7 +115,7 @@ def test_cmcs_patches_and_what_is_not_cmcs() -> None:
         optim = presets.paper_cmc(find("cmc-patch"), RUN, DATA, setup).optim  # type: ignore[arg-type]
         assert (optim.optimizer, optim.lr, optim.decay, optim.epochs) == ("adam", lr, 0.2, 200)
         assert [round(share * 200, 6) for share in optim.milestones] == [120, 160]
-    with pytest.raises(UserError, match="--preset paper-nyu is one of CMC's and has no values for jcl: use one of cmc"):
+    with pytest.raises(UserError, match="--preset paper-nyu belongs to CMC and has no values for jcl: use one of cmc"):
         presets.paper_cmc(find("jcl"), RUN, DATA, "paper-nyu")
 
 

@@ -97,7 +97,7 @@ def test_snapshots_stand_at_even_distances(tmp_path: Path) -> None:
 
 
 def test_a_run_without_snapshots_says_how_to_have_some(finished: Path) -> None:
-    with pytest.raises(UserError, match="holds no snapshots: start the run with --snapshots 10"):
+    with pytest.raises(UserError, match="has no snapshots: start the run with --snapshots 10"):
         snapshots.steps_of(finished)
 
 

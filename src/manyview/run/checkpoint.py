@@ -1,4 +1,4 @@
-"""One state dict per checkpoint: everything that the next step reads."""
+"""Checkpoints: one state dict with everything that the next step reads."""
 
 import os
 from pathlib import Path
@@ -28,15 +28,15 @@ def save(directory: Path, step: int, state: dict[str, Any], *, keep: int) -> Pat
 
 
 def kept(directory: Path) -> list[Path]:
-    """Those that are there, from the oldest to the newest."""
+    """All checkpoints, from the oldest to the newest."""
     return sorted(directory.glob("step-*.pt"))
 
 
 def latest(directory: Path) -> Path:
-    """The newest checkpoint; `latest.pt` is the same one, by a name that scripts can rely on."""
+    """The newest checkpoint. `latest.pt` is the same file under a fixed name, for scripts."""
     paths = kept(directory)
     if not paths:
-        raise UserError(f"{directory} holds no checkpoint: start the run with `manyview pretrain`")
+        raise UserError(f"{directory} has no checkpoint: start the run with `manyview pretrain`")
     return paths[-1]
 
 

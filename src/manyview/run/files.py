@@ -1,4 +1,4 @@
-"""The directory of a run: what its files are called, and the one that says what run it is."""
+"""The files in a run directory."""
 
 import json
 from pathlib import Path
@@ -21,12 +21,12 @@ __all__ = [
 ]
 
 CONFIG = "config.json"  # method, flags, data and machine; written first
-METRICS = "metrics.jsonl"  # a line for each step that is logged
-UNREADABLE = "unreadable.txt"  # images that were left out, with reasons
+METRICS = "metrics.jsonl"  # one line per step
+UNREADABLE = "unreadable.txt"  # images that could not be read, with reasons
 CHECKPOINTS = "checkpoints"  # a directory
-SNAPSHOTS = "snapshots"  # another, of encoders on the way
-TENSORBOARD = "tensorboard"  # a third
-ENCODER = "encoder.safetensors"  # written when all steps are done
+SNAPSHOTS = "snapshots"  # a directory of encoders during training
+TENSORBOARD = "tensorboard"  # a directory
+ENCODER = "encoder.safetensors"  # written after the last step
 EVALUATIONS = "evaluations.json"
 PAGE = "report.html"
 
@@ -35,13 +35,13 @@ RENAMED = {f"watch_{name}": f"contrast_{name}" for name in ("every", "data", "t_
 
 
 def read_config(run: Path) -> dict[str, Any]:
-    """What config.json holds, by name; nothing is known of the values, as the file may have been edited."""
+    """The content of config.json. The values are not checked: the file may have been edited."""
     path = run / CONFIG
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError) as error:
         raise UserError(
-            f"{run} is not a run directory (it holds no {CONFIG}): give the --out of a `manyview pretrain`"
+            f"{run} is not a run directory (it has no {CONFIG}): give the --out of a `manyview pretrain`"
         ) from error
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path} cannot be read ({error}): restore it from a backup") from error

@@ -1,4 +1,4 @@
-"""What happens to (step, metrics): a line in metrics.jsonl, TensorBoard, and a progress bar or plain lines."""
+"""Logs each step: to metrics.jsonl, to TensorBoard, and to a progress bar or plain lines."""
 
 import json
 import os
@@ -18,7 +18,7 @@ __all__ = ["Log"]
 
 
 class Log:
-    """Holds every step exactly once, also after a resume: lines from `start` on are those of a lost continuation."""
+    """Every step is logged exactly once, also after a resume: lines from step `start` on are removed first."""
 
     def __init__(self, run: Path, console: Console, *, start: int, steps: int, every: int) -> None:
         self.console, self.start, self.steps, self.every = console, start, steps, every
@@ -71,13 +71,13 @@ class Log:
         self.file.write(json.dumps({"step": step, "loss": None}) + "\n")
 
     def flush(self) -> None:
-        """On disk before a checkpoint that counts on these lines."""
+        """Called before a checkpoint, which relies on these lines."""
         self.file.flush()
         os.fsync(self.file.fileno())
 
 
 def _truncate(path: Path, start: int) -> None:
-    """Keeps the lines of steps before `start`; a half-written last line can only be a later one."""
+    """Keeps the lines of the steps before `start`. A half-written last line belongs to a later step."""
     if not path.exists():
         return
     with open(path, "rb") as old, replacing(path) as new:

@@ -1,4 +1,4 @@
-"""The rest of a set-up, for those who only name a method and their images."""
+"""Presets: defaults of all settings for a method and its data."""
 
 from dataclasses import replace
 from typing import Literal
@@ -25,19 +25,19 @@ __all__ = [
 
 Preset = Literal["small", "paper", "paper-cifar", CMCSetup]
 
-SMALL_SIDE = 64  # images up to this many pixels take the small preset
-CIFAR_SIDE = 48  # and up to this many CIFAR's values of `paper-cifar`, others those of STL-10
+SMALL_SIDE = 64  # larger images take the preset `paper`
+CIFAR_SIDE = 48  # in `paper-cifar`, larger images take the values of STL-10
 
 
 def by_size(source: Source) -> Preset:
-    """The preset of those who name none."""
+    """The preset of --preset auto."""
     return "small" if source.median_side <= SMALL_SIDE else "paper"
 
 
 def named(
     preset: Preset, method: type[Method], run: RunConfig, data: DataConfig, source: Source, *, views: int
 ) -> AnyConfig:
-    """What `--preset` asks for. Some follow the images of `source`, and how many `views` of each a step takes."""
+    """The configuration of a preset. Some values depend on the images of `source` and on the `views` per sample."""
     if preset == "paper":
         return paper(method, run, data)
     if preset == "small":
@@ -48,15 +48,15 @@ def named(
 
 
 def paper(method: type[Method], run: RunConfig, data: DataConfig) -> AnyConfig:
-    """The set-up in which the method was published."""
+    """The setup of the method's paper."""
     return Config(method.Config(), run, data, method.paper.views, method.paper.encoder, method.paper.optim)
 
 
 def paper_cifar(method: type[Method], run: RunConfig, data: DataConfig, source: Source, *, views: int) -> AnyConfig:
-    """CACR's C.1, for objectives with negatives in the batch. It gives batches for two and for five views: 768 and 128.
+    """CACR's C.1, for objectives with negatives in the batch. The paper's batches are 768 for two views, 128 for five.
 
-    Which of its three sets it is, is told by what the images are like: above `CIFAR_SIDE` STL-10, else by the number of
-    classes, CIFAR-10 where that is unknown. Its "fc8" is the linear head, the probe's "fc7" what the encoder exports.
+    The images decide which of its three sets it is: STL-10 if they are larger than `CIFAR_SIDE`, else CIFAR-100 if
+    there are 100 classes, else CIFAR-10. Its "fc8" is the linear head. The probe's "fc7" is what the encoder exports.
     """
     dataset: SmallSet = "cifar100" if len(source.classes) == 100 else "cifar10"
     if source.median_side > CIFAR_SIDE:
@@ -94,7 +94,7 @@ def paper_cmc(method: type[Method], run: RunConfig, data: DataConfig, setup: CMC
     own = method.in_cmc_setup(setup)
     if own is None:
         others = ", ".join(name for name in described() if find(name).in_cmc_setup(setup) is not None)
-        raise UserError(f"--preset {setup} is one of CMC's and has no values for {method.name}: use one of {others}")
+        raise UserError(f"--preset {setup} belongs to CMC and has no values for {method.name}: use one of {others}")
     encoder, size = {
         "paper-alexnet": (EncoderConfig(backbone="alexnet-half", head="linear", dim=128), 224),
         "paper-stl10": (EncoderConfig(backbone="alexnet-half-small", head="linear", dim=64), 64),
@@ -105,9 +105,9 @@ def paper_cmc(method: type[Method], run: RunConfig, data: DataConfig, setup: CMC
 
 
 def small(method: type[Method], run: RunConfig, data: DataConfig, source: Source, *, views: int) -> AnyConfig:
-    """A set-up for small images on one machine. The method says what it needs (`Method.small`); other hyper-parameters
-    stay the paper's. The papers' smallest crops, a fifth of an image or less, are for large images: of 32 pixels they
-    would leave 14.
+    """For small images on one machine. The method says what it needs (`Method.small`); other hyper-parameters stay the
+    paper's. The papers' smallest crops cover a fifth of an image or less. That suits large images: of 32 pixels 14
+    would remain.
     """
     base, own = paper(method, run, data), method.small(len(source), views)
     return replace(
@@ -120,10 +120,10 @@ def small(method: type[Method], run: RunConfig, data: DataConfig, source: Source
 
 
 def at_equal_cost(method: type[Method], config: AnyConfig) -> AnyConfig:
-    """With the batch that --encoded-views asks for, if it does."""
+    """Applies --encoded-views to the batch size."""
     encoded, views = config.optim.encoded_views, method.view_count(config.method)
     if encoded is None:
         return config
     if encoded < views:
-        raise UserError(f"--encoded-views {encoded} is not even one sample of {views} views: use {views} or more")
+        raise UserError(f"--encoded-views {encoded} is less than one sample of {views} views: use {views} or more")
     return replace(config, optim=replace(config.optim, batch_size=encoded // views))

@@ -1,4 +1,4 @@
-"""The encoder of a run, with its head, as it was at even distances of the way: for curves."""
+"""Snapshots: the encoder and its head at evenly spaced steps of a run, for curves."""
 
 from collections.abc import Container, Iterator
 from pathlib import Path
@@ -17,7 +17,7 @@ __all__ = ["due", "encoders_of", "last_encoder", "save", "steps_of"]
 
 
 def due(steps: int, count: int) -> set[int]:
-    """After which of its steps a run is to have them: `count` of them, and the state before the first step."""
+    """The steps with a snapshot: `count` evenly spaced ones, and 0."""
     return {round(number * steps / count) for number in range(count + 1)} if count else set()
 
 
@@ -29,12 +29,12 @@ def save(run: Path, step: int, encoder: Encoder) -> None:
 
 
 def steps_of(run: Path) -> list[int]:
-    """Those that there are, ascending."""
+    """The steps with a snapshot, ascending."""
     return [_step(path) for path in _kept(run)]
 
 
 def encoders_of(run: Path, steps: Container[int] | None = None) -> Iterator[tuple[int, Encoder]]:
-    """(steps taken, encoder in eval mode), from the first to the last; only these `steps`, where some are named."""
+    """(step, encoder in eval mode) from first to last, of all snapshots or of those after `steps`."""
     for path in _kept(run):
         if steps is None or _step(path) in steps:
             yield _step(path), _load(run, path)
@@ -47,7 +47,7 @@ def last_encoder(run: Path) -> Encoder:
 def _kept(run: Path) -> list[Path]:
     found = sorted((run / SNAPSHOTS).glob("step-*.safetensors"))
     if not found:
-        raise UserError(f"{run} holds no {SNAPSHOTS}: start the run with --snapshots 10")
+        raise UserError(f"{run} has no {SNAPSHOTS}: start the run with --snapshots 10")
     return found
 
 
