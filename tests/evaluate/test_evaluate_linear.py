@@ -107,7 +107,13 @@ def test_constant_feature_does_no_harm() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"), [({"regularisation": ()}, "regularisation"), ({"validation": 1.0}, "--validation")]
+    ("settings", "words"),
+    [
+        ({"regularisation": ()}, "--regularisation needs at least one number"),
+        ({"regularisation": (0.1, -0.1)}, "--regularisation -0.1 must not be negative"),
+        ({"validation": 1.0}, "--validation 1 must be at least 0 and less than 1"),
+        ({"validation": 0.0}, "--validation 0 must be greater than 0"),
+    ],
 )
 def test_impossible_settings_name_the_flag(settings: dict[str, float], words: str) -> None:
     with pytest.raises(UserError, match=words):

@@ -92,19 +92,19 @@ def test_settings_are_those_of_the_paper() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "way_out"),
+    ("settings", "words"),
     [
-        ({"hidden": 0}, "--hidden 200"),
-        ({"dropout": 1.0}, "--dropout 0.1"),
-        ({"dropout": float("nan")}, "--dropout 0.1"),
-        ({"batch_size": 0}, "--batch-size 64"),
-        ({"epochs": 0}, "--epochs 1 or more"),
-        ({"lr": -1.0}, "--lr 0.001"),
-        ({"decay": 0.0}, "--decay 0.2"),
+        ({"hidden": 0}, "--hidden 0 must be at least 1"),
+        ({"dropout": 1.0}, "--dropout 1 must be at least 0 and less than 1"),
+        ({"dropout": float("nan")}, "--dropout nan must be a finite number"),
+        ({"batch_size": 0}, "--batch-size 0 must be at least 1"),
+        ({"epochs": 0}, "--epochs 0 must be at least 1"),
+        ({"lr": -1.0}, "--lr -1 must be greater than 0"),
+        ({"decay": 0.0}, "--decay 0 must lie above 0"),
     ],
 )
-def test_impossible_settings_name_the_flag(settings: dict[str, float], way_out: str) -> None:
-    with pytest.raises(UserError, match=way_out):
+def test_impossible_settings_name_the_flag(settings: dict[str, float], words: str) -> None:
+    with pytest.raises(UserError, match=words):
         Mlp(**settings)  # type: ignore[arg-type]
 
 

@@ -1,13 +1,14 @@
 """Weighted k-nearest-neighbour classification: no training, no choice to make, hence the first look at an encoder."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from manyview.bounds import AtLeastOne, Positive
 from manyview.data.source import track
-from manyview.errors import UserError
 from manyview.evaluate.features import Features
 from manyview.evaluate.protocol import FeatureProtocol
 from manyview.evaluate.result import Result
@@ -24,16 +25,10 @@ class Knn(FeatureProtocol):
 
     name = "knn"
     title = "k nearest neighbours"
-    k: int = 200
+    k: Annotated[int, AtLeastOne] = 200
     """Neighbours that vote; at most the number of training samples."""
-    temperature: float = 0.07
+    temperature: Annotated[float, Positive] = 0.07
     """Small: the nearest decide; large: every neighbour counts the same."""
-
-    def __post_init__(self) -> None:
-        if self.k < 1:
-            raise UserError(f"k {self.k} leaves nobody to vote: use --k 1 or more")
-        if not self.temperature > 0:
-            raise UserError(f"temperature {self.temperature} must be positive: use --temperature 0.07")
 
     def score(self, train: Features, test: Features, *, seed: int = 0, progress: bool = False) -> Result:
         scores = class_scores(train, test, self, progress=progress)

@@ -1,12 +1,14 @@
 """Linear classification of cached features: multinomial logistic regression, fitted to the end with L-BFGS."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from manyview import counter
+from manyview.bounds import AtLeastOne, NotNegative, Positive, ShareBelowOne
 from manyview.data.source import track
 from manyview.errors import UserError
 from manyview.evaluate.features import Features
@@ -26,18 +28,17 @@ class Linear(FeatureProtocol):
 
     name = "linear"
     title = "Linear probe on cached features"
-    regularisation: tuple[float, ...] = GRID
+    regularisation: Annotated[tuple[float, ...], NotNegative] = GRID
     """Candidate L2 penalties (per sample); one value is used as it is."""
-    validation: float = 0.2
+    validation: Annotated[float, Positive, ShareBelowOne] = 0.2
     """Share of the training set on which the penalty is chosen; the final fit uses all of it."""
-    iterations: int = 200
+    iterations: Annotated[int, AtLeastOne] = 200
     """Largest number of L-BFGS iterations per fit."""
 
     def __post_init__(self) -> None:
-        if not self.regularisation or min(self.regularisation) < 0:
-            raise UserError(f"regularisation {self.regularisation} must be one or more numbers of at least 0")
-        if not 0 < self.validation < 1:
-            raise UserError(f"validation {self.validation} must lie between 0 and 1: use --validation 0.2")
+        super().__post_init__()
+        if not self.regularisation:
+            raise UserError("--regularisation needs at least one number")
 
     def score(self, train: Features, test: Features, *, seed: int = 0, progress: bool = False) -> Result:
         # A class without training samples has no finite optimum: it is left out of the fit and never predicted.
@@ -103,7 +104,7 @@ def fit(
     classes: int,
     penalty: float,
     *,
-    iterations: int = 200,
+    iterations: Annotated[int, AtLeastOne] = 200,
     start: Tensor | None = None,
 ) -> Tensor:
     """Minimises mean cross entropy + penalty/2 ‖W‖² over W (F + 1, C); the last row, the bias, is not penalised.

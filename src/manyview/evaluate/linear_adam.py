@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
+from manyview.bounds import AtLeastOne
 from manyview.evaluate.linear_steps import LinearSteps
 from manyview.evaluate.schedule import adam
 
@@ -19,7 +21,7 @@ class LinearAdam(LinearSteps):
 
     name = "linear-adam"
     title = "Linear probe, Adam with augmentation"
-    batch_size: int = 128
+    batch_size: Annotated[int, AtLeastOne] = 128
     """Samples per training step."""
 
     def optimizer(self, parameters: Sequence[Tensor]) -> torch.optim.Optimizer:

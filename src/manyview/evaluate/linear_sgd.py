@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
+from manyview.bounds import Positive, PositiveShare
 from manyview.evaluate.linear_steps import LinearSteps
 
 __all__ = ["LinearSgd"]
@@ -18,9 +20,9 @@ class LinearSgd(LinearSteps):
 
     name = "linear-sgd"
     title = "Linear probe, SGD with augmentation"
-    lr: float = 30.0
+    lr: Annotated[float, Positive] = 30.0
     """Learning rate: 30 for ImageNet, 10 for ImageNet-100 in JCL's experiments."""
-    decay: float = 0.1
+    decay: Annotated[float, PositiveShare] = 0.1
     """Factor by which it falls."""
 
     def optimizer(self, parameters: Sequence[Tensor]) -> torch.optim.Optimizer:

@@ -1,12 +1,14 @@
 """Classification of cached features by a small network: what a linear classifier cannot reach may still be there."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from manyview import counter
+from manyview.bounds import AtLeastOne, ShareBelowOne
 from manyview.data.source import track
 from manyview.errors import UserError
 from manyview.evaluate.features import Features
@@ -29,19 +31,12 @@ class Mlp(Steps, FeatureProtocol):
 
     name = "mlp"
     title = "Probe with one hidden layer"
-    batch_size: int = 64
+    batch_size: Annotated[int, AtLeastOne] = 64
     """Samples per training step, as in DIM."""
-    hidden: int = 200
+    hidden: Annotated[int, AtLeastOne] = 200
     """Units of the hidden layer."""
-    dropout: float = 0.1
+    dropout: Annotated[float, ShareBelowOne] = 0.1
     """Share of them that is left out in each step. CMC follows DIM, whose hidden layer has this and batch norm."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.hidden < 1:
-            raise UserError(f"hidden {self.hidden} leaves no unit: use --hidden 200")
-        if not 0 <= self.dropout < 1:
-            raise UserError(f"dropout {self.dropout} is not at least 0 and below 1: use --dropout 0.1")
 
     def score(self, train: Features, test: Features, *, seed: int = 0, progress: bool = False) -> Result:
         if min(self.batch_size, len(train)) < 2:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar
 
+from manyview import bounds
 from manyview.data.source import Source
 from manyview.encoders import FrozenEncoder
 from manyview.evaluate.features import Features, extract, extract_layers
@@ -61,6 +62,9 @@ class Protocol(ABC):
     title: ClassVar[str]
     takes_layers: ClassVar[bool] = False
     """Whether it can evaluate any layer of the backbone."""
+
+    def __post_init__(self) -> None:
+        bounds.check(self)
 
     @abstractmethod
     def run(self, encoder: FrozenEncoder, split: Split, reading: Reading) -> Result:
