@@ -24,10 +24,14 @@ def imported(*words: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "words", [["--version"], ["--help"], ["nonsense"], ["pretrain", "--help"], ["pretrain", "nonsense"]]
+    "words",
+    [
+        *(["--version"], ["--help"], ["nonsense"]),
+        *([command, word] for command in ("pretrain", "evaluate") for word in ("--help", "nonsense")),
+    ],
 )
 def test_what_explains_itself_imports_no_torch(words: list[str]) -> None:
-    assert not imported(*words) & {"torch", "tyro", "numpy", *SLOW}
+    assert not imported(*words) & {"torch", "numpy", *SLOW}
 
 
 @pytest.mark.parametrize("command", ["resume", "embed", "export", "report", "diagnose", "views", "pack", "reproduce"])
@@ -35,7 +39,12 @@ def test_the_flags_of_a_command_import_no_torch(command: str) -> None:
     assert not imported(command, "--help") & {"torch", "numpy", *SLOW}
 
 
-def test_the_flags_of_a_method_import_torch_and_nothing_slow_beyond() -> None:
-    found = imported("pretrain", "jcl", "--help")
+def test_pretraining_explains_itself_without_a_parser() -> None:
+    assert "tyro" not in imported("pretrain", "--help")
+
+
+@pytest.mark.parametrize("words", [["pretrain", "jcl"], ["evaluate", "knn"], ["evaluate", "linear-sgd"]])
+def test_the_flags_of_a_method_or_protocol_import_torch_and_nothing_slower(words: list[str]) -> None:
+    found = imported(*words, "--help")
     assert "torch" in found
     assert not found & SLOW

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 import tyro
 
@@ -10,13 +10,13 @@ from manyview import bounds
 from manyview.bounds import NotNegative, Positive
 from manyview.cli.shared import console, listed, names
 from manyview.evaluate import described, find
-from manyview.evaluate.protocol import Protocol
-from manyview.evaluate.run import evaluate, table
-from manyview.run.build import pick_device
+
+if TYPE_CHECKING:
+    from manyview.evaluate.protocol import Protocol
 
 __all__ = ["run"]
 
-P = TypeVar("P", bound=Protocol)
+P = TypeVar("P", bound="Protocol")
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,9 @@ def run(words: list[str]) -> None:
         config=(tyro.conf.OmitArgPrefixes,),
     )
     bounds.check(args)
+    from manyview.evaluate.run import evaluate, table
+    from manyview.run.build import pick_device
+
     records = evaluate(
         args.run,
         args.protocol,

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torchvision.transforms.v2 import functional as TF
 
 from manyview.data.loader import read_ahead
 from manyview.data.source import Source, Unreadable, cache_directory, track
@@ -264,6 +263,8 @@ class Preparation:
         target = [self.size, self.size]
         if [height, width] == target:
             return images
+        from torchvision.transforms.v2 import functional as TF
+
         if self.whole:
             return TF.resize(images, target, antialias=True)  # type: ignore[no-any-return]
         if max(height, width) > 4 * min(
