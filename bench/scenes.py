@@ -22,7 +22,7 @@ LIGHT = Recipe(scale=(0.6, 1.0), jitter=0.0, grey=0.0)  # crops and flips only
 
 def pixels(source: Source) -> Features:
     index = torch.arange(len(source))
-    images = source.batch(index).flatten(1).float() / 255
+    images = source.batch(index)["image"].flatten(1).float() / 255
     assert source.labels is not None
     return Features(images - images.mean(1, keepdim=True), source.labels, index, preprocess="raw pixels")
 
@@ -44,7 +44,7 @@ def supervised(train: Source, test: Source, *, epochs: int, seed: int) -> float:
     assert train.labels is not None
     assert test.labels is not None
     for batch in loader:
-        views = augment.apply(batch.images, augment.plan(batch.index, batch.epoch))[0]
+        views = augment.apply(batch.fields, augment.plan(batch.index, batch.epoch))["image"][0]
         loss = cross_entropy(model(views), train.labels[batch.index])
         optimizer.zero_grad()
         loss.backward()

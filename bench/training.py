@@ -89,7 +89,7 @@ def lightly(*, views: int, channels_last: bool, steps: int, batch: int) -> Side:
 
     source = open_source("scenes")
     transform = lightly_views(recipe("moco-v2"), views=views, size=SIZE)
-    images = source.batch(torch.arange(len(source)))
+    images = source.batch(torch.arange(len(source)))["image"]
     loader = lightly_loader(images, transform, batch=batch, batches=AHEAD + steps + AHEAD)
     model = LightlyMoCo(channels_last=channels_last)
 
@@ -122,7 +122,7 @@ def advance(steps: Steps, count: int) -> None:
 
 def overhead(quick: bool) -> Race:
     steps, batch = (1, 16) if quick else (4, BATCH)
-    images = open_source("scenes").batch(torch.arange(batch))
+    images = open_source("scenes").batch(torch.arange(batch))["image"]
     augment = augmentation(1 + KEYS, SIZE)
     ready = Ready(augment, images)
     sides = {

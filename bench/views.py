@@ -39,14 +39,14 @@ def small(quick: bool) -> Race:
     made = 2 * BATCH * batches
     look = recipe(RECIPE)
     index = torch.arange(BATCH)
-    images = Scenes(BATCH, size=SIZE).batch(index)
+    images = Scenes(BATCH, size=SIZE).batch(index)["image"]
     augment = Augment(look, views=2, size=SIZE, seed=0)
     epoch = itertools.count()
     as_pil, lightly, kornia = pictures(images), lightly_views(look, views=2, size=SIZE), kornia_views(look, size=SIZE)
 
     def ours() -> None:
         for _ in range(batches):
-            augment.apply(images, augment.plan(index, next(epoch)))
+            augment.apply({"image": images}, augment.plan(index, next(epoch)))
 
     def image_by_image() -> None:
         for _ in range(batches):
@@ -83,7 +83,7 @@ def large(source: Subset, origin: str, quick: bool) -> Race:
             source, batch_size=len(source), seed=0, start=start, stop=start + 1, crop=augment.crop
         )  # one batch is one epoch
         for batch in loader:
-            augment.apply(batch.images, augment.plan(batch.index, batch.epoch))
+            augment.apply(batch.fields, augment.plan(batch.index, batch.epoch), cut=batch.cut)
 
     def image_by_image() -> None:
         default_collate([theirs[number] for number in range(len(theirs))])
@@ -114,7 +114,7 @@ def generated(count: int) -> list[Image.Image]:
     """Scenes enlarged to COCO's size, for rendering them so large takes seconds each; the noise makes their files as
     large as photographs' are, some 160 kB, and so as slow to decode."""
     height, width = COCO_SIZE
-    scenes = Scenes(count, size=80).batch(torch.arange(count))
+    scenes = Scenes(count, size=80).batch(torch.arange(count))["image"]
     smooth = interpolate(scenes.float(), size=(width, width), mode="bicubic")[..., :height, :]
     noise = torch.randn(smooth.shape, generator=torch.Generator().manual_seed(0))
     return pictures((smooth + 20 * noise).clamp(0, 255).byte())

@@ -11,7 +11,7 @@ import manyview
 
 ROOT = Path(manyview.__file__).parent
 # For everyone:
-LEAVES = {"allocator", "atomic", "bounds", "counter", "errors", "precision", "registry", "run.files", "stack"}
+LEAVES = {"allocator", "atomic", "bounds", "counter", "errors", "precision", "registry", "run.files", "fields"}
 SENSES = {"objectives", "views", "encoders", "data", "distributed"}
 METHODS = SENSES | {"config", "methods", "negatives"}
 READERS = {"evaluate", "diagnose", "report"}  # of runs

@@ -43,7 +43,7 @@ class Line(Method):
 def batches(start: int = 0, stop: int = STEPS) -> Iterator[Batch]:
     for step in range(start, stop):
         index = torch.arange(4) + 4 * (step % 2)
-        yield Batch(step, step // 2, index, torch.full((4, 3, 8, 8), 10 * step, dtype=torch.uint8))
+        yield Batch(step, step // 2, index, {"image": torch.full((4, 3, 8, 8), 10 * step, dtype=torch.uint8)})
 
 
 def taken(method: Line, config: OptimConfig, **options: Any) -> Iterator[Taken]:
@@ -73,7 +73,7 @@ def test_a_method_sees_views_numbers_and_its_place_in_the_run() -> None:
     method = Line()
     list(run(method, OptimConfig()))
     last = method.seen[-1]
-    assert last.views.shape == (2, 4, 3, 8, 8)
+    assert last.images.shape == (2, 4, 3, 8, 8)
     assert last.index.tolist() == [4, 5, 6, 7]
     assert (last.step, last.steps, last.progress) == (9, 10, 1.0)
 

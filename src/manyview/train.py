@@ -108,14 +108,12 @@ def train(
         torch.manual_seed(int(counter.bits(method.seed, _DROPOUT, batch.step, distributed.rank())))
         optimizer.zero_grad(set_to_none=True)
         parts = []
-        for part, (images, index) in enumerate(
-            zip(batch.images.chunk(accumulate), batch.index.chunk(accumulate), strict=True)
-        ):
+        for part, share in enumerate(batch.chunk(accumulate)):
             # Planned on the host, which has to read the plan to know what is to be done.
-            views = augment.apply(images, augment.plan(index, batch.epoch))
-            index = index.to(device, non_blocking=True)
+            views = augment.apply(share.fields, augment.plan(share.index, batch.epoch), cut=batch.cut)
+            index = share.index.to(device, non_blocking=True)
             if precision == "float64":
-                views = views.double()
+                views = {name: view.double() for name, view in views.items()}
             with method.deferred_average() if part + 1 < accumulate else nullcontext():
                 with torch.autocast(device.type, HALF.get(precision), enabled=precision in HALF):
                     metrics = method.step(ViewBatch(views, index, batch.step, steps, part))
@@ -169,7 +167,7 @@ def _undone_unless(sound: Tensor, parameters: Sequence[Tensor]) -> Iterator[None
 def copied_ahead(batches: Iterable[Batch], device: torch.device) -> Iterator[Batch]:
     """The batches on the device. To a GPU each is copied while the step before it is worked on."""
     if device.type != "cuda":
-        return (replace(batch, images=batch.images.to(device)) for batch in batches)
+        return (batch.map(lambda field: field.to(device)) for batch in batches)
     return _one_ahead(batches, _Copy(device))
 
 
@@ -182,12 +180,13 @@ class _Copy:
     def start(self, batch: Batch) -> Batch:
         with torch.cuda.stream(self.stream):
             # Memory that is not pinned would be copied while the host waits. PyTorch frees it when the copy is done.
-            return replace(batch, images=batch.images.pin_memory().to(self.device, non_blocking=True))
+            return batch.map(lambda field: field.pin_memory().to(self.device, non_blocking=True))
 
     def finish(self, batch: Batch) -> Batch:
         current = torch.cuda.current_stream(self.device)
         current.wait_stream(self.stream)
-        batch.images.record_stream(current)  # its memory must not be given away while a step reads it
+        for field in batch.fields.values():
+            field.record_stream(current)  # its memory must not be given away while a step reads it
         return batch
 
 

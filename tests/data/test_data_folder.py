@@ -257,7 +257,7 @@ def test_file_names_that_are_not_utf8_can_be_read_and_printed(tmp_path: Path) ->
         pytest.skip("this file system takes UTF-8 names only")
     source = Folder(tmp_path)
     assert source.id(0) == "caf\\xe9.png"
-    assert source.read(0).shape == (3, 12, 20)
+    assert source.read(0)["image"].shape == (3, 12, 20)
 
 
 def test_the_fingerprint_follows_the_listing(tmp_path: Path) -> None:
@@ -340,4 +340,4 @@ def test_photographs_decode_to_what_pillow_shows(real_data: Path) -> None:
     source = Folder(real_data / "coco-mini/train2017")
     for i in range(5):
         with Image.open(real_data / "coco-mini/train2017" / source.id(i)) as image:
-            assert (hwc(source.read(i)) == np.array(image.convert("RGB"))).all()
+            assert (hwc(source.read(i)["image"]) == np.array(image.convert("RGB"))).all()

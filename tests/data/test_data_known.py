@@ -67,7 +67,7 @@ def test_cifar10_has_its_images_labels_and_splits(cifar10: Path) -> None:
     assert train.size == (32, 32)
     assert train.classes == ("airplane", "automobile")
     assert (labels(train), labels(test)) == ([1, 0], [1])
-    assert (train.read(1).flatten().numpy() == np.arange(3072).astype(np.uint8)).all()
+    assert (train.read(1)["image"].flatten().numpy() == np.arange(3072).astype(np.uint8)).all()
     assert train.fingerprint != test.fingerprint
     unlabelled = open_source(f"cifar10:{cifar10}", split="pretrain", labelled=False)
     assert (len(unlabelled), unlabelled.labels, unlabelled.classes) == (2, None, ())
@@ -90,7 +90,7 @@ def test_stl10_pretrains_on_its_unlabelled_images_too(stl10: Path) -> None:
     train, pretrain = open_source(f"stl10:{stl10}"), open_source(f"stl10:{stl10}", split="pretrain")
     assert (len(train), labels(train), train.size) == (2, [1, 0], (96, 96))
     assert (len(pretrain), labels(pretrain), pretrain.classes) == (5, None, ())
-    assert [int(pretrain.read(i)[0, 0, 0]) for i in range(5)] == [0, 1, 0, 1, 2]
+    assert [int(pretrain.read(i)["image"][0, 0, 0]) for i in range(5)] == [0, 1, 0, 1, 2]
     assert len(open_source(f"stl10:{stl10}", split="test")) == 1
 
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 
@@ -26,6 +27,7 @@ class Numbers(Arrays):
     def __init__(self, count: int) -> None:
         self.name, self.fingerprint, self.size = "numbers", "", (2, 2)
         self.images = torch.arange(count, dtype=torch.uint8)[:, None, None, None].expand(-1, 3, 2, 2).contiguous()
+        self.arrays = {"image": self.images}
 
 
 class Uneven(Source):
@@ -42,16 +44,16 @@ class Uneven(Source):
     def id(self, index: int) -> str:
         return f"image {index}"
 
-    def read(self, index: int) -> Tensor:
+    def read(self, index: int) -> dict[str, Tensor]:
         if index in self.broken:
             raise Unreadable(f"reason {index}")
-        return torch.full((3, 2 + index % 3, 4), index, dtype=torch.uint8)
+        return {"image": torch.full((3, 2 + index % 3, 4), index, dtype=torch.uint8)}
 
 
-def crop(image: Tensor, index: int, epoch: int) -> Tensor:
+def crop(sample: Mapping[str, Tensor], index: int, epoch: int) -> dict[str, Tensor]:
     """Two views of one pixel: the content, and what the crop was told."""
     told = torch.tensor([index, epoch, torch.get_num_threads()], dtype=torch.uint8)
-    return torch.stack([image[:, :1, :1], told[:, None, None]])
+    return {"image": torch.stack([sample["image"][:, :1, :1], told[:, None, None]])}
 
 
 def batches(source: Source, **options: int) -> list[Batch]:
@@ -63,7 +65,7 @@ def same(ones: list[Batch], others: list[Batch]) -> bool:
     return len(ones) == len(others) and all(
         (a.step, a.epoch, a.unreadable, a.reasons) == (b.step, b.epoch, b.unreadable, b.reasons)
         and torch.equal(a.index, b.index)
-        and torch.equal(a.images, b.images)
+        and torch.equal(a.fields["image"], b.fields["image"])
         for a, b in zip(ones, others, strict=True)
     )
 
@@ -76,9 +78,11 @@ SOURCES = pytest.mark.parametrize(
 @SOURCES
 def test_images_belong_to_their_index(source: Source) -> None:
     for batch in batches(source):
-        content = batch.images[:, 0, 0, 0] if batch.images.ndim == 4 else batch.images[:, 0, 0, 0, 0]
+        images = batch.fields["image"]
+        assert batch.cut == (images.ndim == 5)
+        content = images[:, 0, 0, 0, 0] if batch.cut else images[:, 0, 0, 0]
         assert content.tolist() == batch.index.tolist()
-        assert batch.images.dtype == torch.uint8
+        assert batch.fields["image"].dtype == torch.uint8
 
 
 @SOURCES
@@ -121,13 +125,13 @@ def test_the_slices_of_the_ranks_make_the_batch_of_one(source: Source) -> None:
     whole, first, second = batches(source), batches(source, rank=0, world=2), batches(source, rank=1, world=2)
     for one, a, b in zip(whole, first, second, strict=True):
         assert torch.equal(one.index, torch.cat([a.index, b.index]))
-        assert torch.equal(one.images, torch.cat([a.images, b.images]))
+        assert torch.equal(one.fields["image"], torch.cat([a.fields["image"], b.fields["image"]]))
 
 
 def test_the_crop_is_told_index_and_epoch_and_has_one_thread() -> None:
     for batch in batches(Uneven(18), workers=1, start=6):
-        assert batch.images.shape == (4, 2, 3, 1, 1)
-        told = batch.images[:, 1, :, 0, 0].long()
+        assert batch.fields["image"].shape == (4, 2, 3, 1, 1)
+        told = batch.fields["image"][:, 1, :, 0, 0].long()
         assert torch.equal(told[:, 0], batch.index)
         assert told[:, 1:].tolist() == [[batch.epoch, 1]] * 4
 
@@ -218,4 +222,4 @@ def test_a_folder_of_photographs_goes_through_the_workers(tmp_path: Path) -> Non
     here, there = batches(source, stop=5), batches(source, stop=5, workers=2)
     assert same(here, there)
     assert [i for batch in here for i in batch.unreadable] == [7]
-    assert here[0].images[:, 0, 0, 0, 0].tolist() == here[0].index.tolist()
+    assert here[0].fields["image"][:, 0, 0, 0, 0].tolist() == here[0].index.tolist()

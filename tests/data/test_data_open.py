@@ -49,7 +49,7 @@ def test_small_equal_images_are_packed_once(
     monkeypatch.setattr("manyview.data.packed._pack", never)
     second = open_source(str(root))
     assert capsys.readouterr().err == ""
-    assert torch.equal(first.batch(torch.arange(30)), second.batch(torch.arange(30)))
+    assert torch.equal(first.batch(torch.arange(30))["image"], second.batch(torch.arange(30))["image"])
 
 
 def test_a_packed_copy_bears_the_name_of_today(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,8 +73,8 @@ def test_changed_images_are_packed_again(tmp_path: Path) -> None:
     os.utime(path, ns=(stamp, stamp + 1))
     after = open_source(str(root))
     names = [after.id(i) for i in range(len(after))]
-    assert before.read(names.index("kind1/001.png"))[0, 0, 0] == 1
-    assert after.read(names.index("kind1/001.png"))[0, 0, 0] == 200
+    assert before.read(names.index("kind1/001.png"))["image"][0, 0, 0] == 1
+    assert after.read(names.index("kind1/001.png"))["image"][0, 0, 0] == 200
 
 
 def test_a_change_of_the_code_that_makes_the_pixels_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +82,7 @@ def test_a_change_of_the_code_that_makes_the_pixels_is_noticed(tmp_path: Path, m
     open_source(str(root))
     decode: Callable[..., torch.Tensor] = folder_module.decode
     monkeypatch.setattr(folder_module, "decode", lambda file: decode(file) + 1)
-    assert open_source(str(root)).read(0)[0, 0, 0] == 1
+    assert open_source(str(root)).read(0)["image"][0, 0, 0] == 1
 
 
 def test_a_damaged_copy_is_made_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -99,7 +99,7 @@ def test_a_damaged_copy_is_made_again(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_processes_that_pack_at_the_same_time_do_not_harm_each_other(tmp_path: Path, cache: Path) -> None:
     root = photos(tmp_path / "photos")
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda _: open_source(str(root)).batch(torch.arange(30)), range(8)))
+        found = list(pool.map(lambda _: open_source(str(root)).batch(torch.arange(30))["image"], range(8)))
     assert all(torch.equal(images, found[0]) for images in found)
     assert len(list(cache.iterdir())) == 1
 
@@ -161,7 +161,7 @@ def test_a_tar_and_a_packed_file_are_opened_by_their_ending(tmp_path: Path) -> N
     mine = open_source(str(tmp_path / "mine.safetensors"))
     assert isinstance(mine, Packed)
     assert mine.path == tmp_path / "mine.safetensors"
-    assert torch.equal(mine.batch(torch.arange(30)), from_tar.batch(torch.arange(30)))
+    assert torch.equal(mine.batch(torch.arange(30))["image"], from_tar.batch(torch.arange(30))["image"])
 
 
 def test_scenes_has_two_splits_and_any_number_of_images(cache: Path) -> None:
@@ -170,7 +170,8 @@ def test_scenes_has_two_splits_and_any_number_of_images(cache: Path) -> None:
     assert train.labels is not None
     assert len(train.classes) >= 10
     assert torch.equal(
-        open_source("scenes:30", split="pretrain").batch(torch.arange(30)), train.batch(torch.arange(30))
+        open_source("scenes:30", split="pretrain").batch(torch.arange(30))["image"],
+        train.batch(torch.arange(30))["image"],
     )
     assert len(list(cache.iterdir())) == 1
 
@@ -236,7 +237,7 @@ def test_cifar10_from_a_tar_is_packed_and_batched(real_data: Path) -> None:
     assert (len(source), source.size) == (10_000, (32, 32))
     tar = Tar(real_data / "cifar10/test.tar")
     index = torch.arange(0, 10_000, 977)
-    assert torch.equal(source.batch(index), torch.stack([tar.read(i) for i in index.tolist()]))
+    assert torch.equal(source.batch(index)["image"], torch.stack([tar.read(i)["image"] for i in index.tolist()]))
     assert source.labels is not None
     assert tar.labels is not None
     assert torch.equal(source.labels, tar.labels)

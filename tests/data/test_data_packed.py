@@ -17,7 +17,7 @@ from torch import Tensor
 
 from manyview.data import Folder, Packed, Source, pack
 from manyview.data import packed as packed_module
-from manyview.data.source import Arrays
+from manyview.data.source import Arrays, Unreadable
 from manyview.errors import UserError
 
 
@@ -29,6 +29,7 @@ class Numbers(Arrays):
         self.images = torch.from_numpy(
             np.random.default_rng(0).integers(0, 256, (count, 3, height, width), dtype=np.uint8)
         )
+        self.arrays = {"image": self.images}
         if labelled:
             self.labels, self.classes = torch.arange(count) % 2, ("even", "odd")
 
@@ -52,7 +53,7 @@ def same(a: Source, b: Source) -> bool:
         len(a) == len(b)
         and a.classes == b.classes
         and torch.equal(a.labels, b.labels)
-        and all(a.id(i) == b.id(i) and torch.equal(a.read(i), b.read(i)) for i in range(len(a)))
+        and all(a.id(i) == b.id(i) and torch.equal(a.read(i)["image"], b.read(i)["image"]) for i in range(len(a)))
     )
 
 
@@ -63,7 +64,9 @@ def test_a_folder_survives_packing(tmp_path: Path) -> None:
     assert packed.size == (7, 9)
     assert packed.fingerprint == folder.fingerprint
     assert packed.name == folder.name
-    assert torch.equal(packed.batch(torch.tensor([3, 1, 3])), torch.stack([folder.read(i) for i in (3, 1, 3)]))
+    assert torch.equal(
+        packed.batch(torch.tensor([3, 1, 3]))["image"], torch.stack([folder.read(i)["image"] for i in (3, 1, 3)])
+    )
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 300])  # every alignment of what follows the images
@@ -76,7 +79,7 @@ def test_any_reader_of_safetensors_understands_the_file(tmp_path: Path) -> None:
     source = Numbers(10)
     pack(source, tmp_path / "a.safetensors", progress=False)
     tensors = load_file(tmp_path / "a.safetensors")
-    assert torch.equal(tensors["images"], source.images)
+    assert torch.equal(tensors["image"], source.images)
     assert source.labels is not None
     assert torch.equal(tensors["labels"], source.labels)
 
@@ -105,7 +108,7 @@ def test_unreadable_images_are_left_out_and_listed(tmp_path: Path) -> None:
     assert [id_ for id_, _ in packed.unreadable] == ["kind0/000.png", "kind1/001.png"]
     assert all(reason for _, reason in packed.unreadable)
     assert packed.id(0) == "kind0/003.png"
-    assert packed.read(0)[:, 0, 0].tolist() == [3, 6, 9]
+    assert packed.read(0)["image"][:, 0, 0].tolist() == [3, 6, 9]
     assert packed.fingerprint != folder.fingerprint
 
 
@@ -133,9 +136,10 @@ def test_the_centre_is_cut_out_of_the_resized_image(tmp_path: Path) -> None:
             super().__init__(1, 4, 12)
             self.images = torch.zeros(1, 3, 4, 12, dtype=torch.uint8)
             self.images[..., 4:8] = 200
+            self.arrays = {"image": self.images}
 
-    assert (pack(Stripes(), tmp_path / "a.safetensors", image_size=4, progress=False).images == 200).all()
-    assert pack(Stripes(), tmp_path / "b.safetensors", image_size=2, progress=False).images[0, :, :, :].min() > 150
+    assert (pack(Stripes(), tmp_path / "a.safetensors", image_size=4, progress=False).arrays["image"] == 200).all()
+    assert pack(Stripes(), tmp_path / "b.safetensors", image_size=2, progress=False).arrays["image"][0].min() > 150
 
 
 def test_an_existing_file_is_not_overwritten(tmp_path: Path) -> None:
@@ -152,7 +156,7 @@ def test_a_place_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
 
 def test_an_interrupted_packing_leaves_nothing(tmp_path: Path) -> None:
     class Interrupted(Numbers):
-        def batch(self, index: Tensor) -> Tensor:
+        def batch(self, index: Tensor) -> dict[str, Tensor]:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -177,7 +181,7 @@ def test_opening_does_not_read_the_images(tmp_path: Path) -> None:
 
 
 def _first_pixel(source: Packed) -> int:
-    return int(source.read(1)[0, 0, 0])
+    return int(source.read(1)["image"][0, 0, 0])
 
 
 def test_other_processes_get_the_path_and_not_the_pixels(tmp_path: Path) -> None:
@@ -193,12 +197,15 @@ def test_a_spawned_process_reads_the_same(tmp_path: Path) -> None:
         assert pool.apply(_first_pixel, (packed,)) == _first_pixel(packed)
 
 
-GOOD: dict[str, Any] = {"format": 1, "name": "x", "classes": ["a", "b"], "fingerprint": "00", "preprocess": "as stored"}
+GOOD: dict[str, Any] = {
+    "format": 2, "name": "x", "fields": ["image"], "classes": ["a", "b"], "group_names": [], "fingerprint": "00",
+    "preprocess": "as stored",
+}  # fmt: skip
 
 
 def forged(path: Path, facts: object = GOOD, **changes: Tensor | None) -> Path:
     tensors = {
-        "images": torch.zeros(2, 3, 4, 4, dtype=torch.uint8),
+        "image": torch.zeros(2, 3, 4, 4, dtype=torch.uint8),
         "ids": torch.tensor(list(b"p\0q\0"), dtype=torch.uint8),
         "labels": torch.tensor([0, 1]),
         "unreadable": torch.tensor(list(b"[]"), dtype=torch.uint8),
@@ -215,12 +222,12 @@ def test_the_forged_files_below_differ_from_this_good_one(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "changes",
     [
-        {"images": None},
-        {"images": torch.zeros(2, 3, 4, 4)},
-        {"images": torch.zeros(2, 4, 4, dtype=torch.uint8)},
-        {"images": torch.zeros(2, 1, 4, 4, dtype=torch.uint8)},
-        {"images": torch.zeros(0, 3, 4, 4, dtype=torch.uint8)},
-        {"images": torch.zeros(2, 3, 0, 4, dtype=torch.uint8)},
+        {"image": None},
+        {"image": torch.zeros(2, 3, 4, 4)},
+        {"image": torch.zeros(2, 4, 4, dtype=torch.uint8)},
+        {"image": torch.zeros(2, 1, 4, 4, dtype=torch.uint8)},
+        {"image": torch.zeros(0, 3, 4, 4, dtype=torch.uint8)},
+        {"image": torch.zeros(2, 3, 0, 4, dtype=torch.uint8)},
         {"labels": torch.tensor([0, 1, 0])},
         {"labels": torch.tensor([0, 2])},
         {"labels": torch.tensor([0, -1])},
@@ -234,7 +241,17 @@ def test_the_forged_files_below_differ_from_this_good_one(tmp_path: Path) -> Non
         {"facts": "not json"},
         {"facts": "[" * 100_000},
         {"facts": []},
-        {"facts": {**GOOD, "format": 2}},
+        {"facts": {**GOOD, "format": 1}},
+        {"facts": {**GOOD, "fields": []}},
+        {"facts": {**GOOD, "fields": ["image", "depth"]}},
+        {"facts": {**GOOD, "fields": ["smell"]}},
+        {"facts": {**GOOD, "fields": [["image"]]}},
+        {"depth": torch.zeros(2, 1, 4, 4, dtype=torch.uint16)},
+        {"groups": torch.tensor([0, -1])},
+        {"groups": torch.tensor([0, 1, 1])},
+        {"groups": torch.tensor([0, 1]), "facts": {**GOOD, "group_names": ["one"]}},
+        {"facts": {**GOOD, "group_names": [1]}},
+        {"present.image": torch.zeros(3, dtype=torch.uint8)},
         {"facts": {**GOOD, "classes": "ab"}},
         {"facts": {**GOOD, "classes": [1, 2]}},
         {"facts": {**GOOD, "name": None}},
@@ -246,6 +263,71 @@ def test_forged_files_are_refused_in_one_line(tmp_path: Path, changes: dict[str,
     with pytest.raises(UserError, match=r"is not a packed set.*: make it with manyview pack") as caught:
         Packed(forged(tmp_path / "a.safetensors", **changes))
     assert "\n" not in str(caught.value)
+
+
+def test_a_file_of_another_version_says_so(tmp_path: Path) -> None:
+    old = {"images": torch.zeros(2, 3, 4, 4, dtype=torch.uint8), "image": None}
+    with pytest.raises(UserError, match=r"it was packed by another version of manyview\): make it with manyview pack"):
+        Packed(forged(tmp_path / "a.safetensors", {**GOOD, "format": 1, "planes": []}, **old))
+
+
+class Rooms(Arrays):
+    """Samples with depth, which some lack, in groups of two; one cannot be read."""
+
+    fields = selected = ("image", "segmentation", "depth")
+    present: dict[str, Tensor]
+    groups: Tensor
+
+    def __init__(self, count: int = 7, *, broken: int | None = None) -> None:
+        self.name, self.fingerprint, self.size = "rooms", "rooms", (5, 3) if broken is None else None
+        self.broken = broken
+        draw = np.random.default_rng(0)
+        self.arrays = {
+            "image": torch.from_numpy(draw.integers(0, 256, (count, 3, 5, 3), dtype=np.uint8)),
+            "segmentation": torch.from_numpy(draw.integers(0, 65536, (count, 1, 5, 3), dtype=np.uint16)),
+            "depth": torch.from_numpy(draw.integers(0, 65536, (count, 1, 5, 3), dtype=np.uint16)),
+        }
+        self.labels, self.classes = torch.arange(count) % 2, ("even", "odd")
+        self.present = {"depth": torch.arange(count) % 3 != 1}
+        self.groups, self.group_names = torch.arange(count) // 2, tuple("abcd")
+
+    def read(self, index: int) -> dict[str, Tensor]:
+        if index == self.broken:
+            raise Unreadable("torn")
+        return super().read(index)
+
+
+@pytest.mark.parametrize("broken", [None, 2])
+def test_all_fields_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: int | None) -> None:
+    monkeypatch.setattr(packed_module, "UNREADABLE_SHARE", 0.5)
+    source = Rooms(broken=broken)
+    kept = torch.tensor([number for number in range(7) if number != broken])
+    packed = pack(source, tmp_path / "a.safetensors", progress=False)
+    assert packed.selected == source.selected
+    assert [packed.id(i) for i in range(len(packed))] == [source.id(i) for i in kept.tolist()]
+    for name, field in packed.batch(torch.arange(len(packed))).items():
+        assert field.dtype == source.arrays[name].dtype
+        assert torch.equal(field, source.arrays[name][kept])
+    assert packed.present is not None
+    assert torch.equal(packed.present["depth"], source.present["depth"][kept])
+    assert packed.groups is not None
+    assert torch.equal(packed.groups, source.groups[kept])
+    assert tuple(packed.group_names) == source.group_names
+    only = packed.select(["depth"])
+    assert list(only.read(0)) == ["depth"]
+    assert only.fingerprint != packed.fingerprint
+    assert pickle.loads(pickle.dumps(only)).selected == ("depth",)
+    with pytest.raises(UserError, match="'rooms' has no normals, only image, segmentation, depth: take --views of"):
+        packed.select(["normals"])
+    assert [path.name for path in tmp_path.iterdir()] == ["a.safetensors"]
+
+
+def test_fields_are_resized_as_their_kind_asks(tmp_path: Path) -> None:
+    source = Rooms()
+    packed = pack(source, tmp_path / "a.safetensors", image_size=6, progress=False)
+    assert packed.size == (6, 6)
+    for name in ("depth", "segmentation"):
+        assert set(packed.arrays[name][0].flatten().tolist()) <= set(source.arrays[name][0].flatten().tolist())
 
 
 def test_damaged_files_are_refused(tmp_path: Path) -> None:

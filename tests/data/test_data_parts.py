@@ -1,6 +1,7 @@
 """What is left of each class, which samples, and that a part of a source is as good as a source."""
 
 import random
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ class Classes(Arrays):
             self.labels, self.classes = torch.tensor(labels), tuple(f"class {number}" for number in range(len(counts)))
         content = (torch.arange(len(labels)) % 251).byte()
         self.images = content[:, None, None, None].expand(-1, 3, 2, 2).contiguous()
+        self.arrays = {"image": self.images}
 
 
 def counts(source: Source, rule: Rule, ratio: float = 100.0) -> list[int]:
@@ -116,7 +118,7 @@ def test_fewer_samples_are_the_first_by_hash_in_their_order(count: int, seed: in
     order = sorted(range(30), key=lambda i: int(bits(seed, FEWER_TAG, torch.tensor(i))))
     part = fewer(source, count, seed=seed)
     assert part.indices.tolist() == sorted(order[:count])
-    assert part.batch(torch.arange(count)).equal(source.images[part.indices])
+    assert part.batch(torch.arange(count))["image"].equal(source.images[part.indices])
 
 
 def test_no_fewer_than_there_are() -> None:
@@ -140,7 +142,7 @@ def test_batches_hold_the_images_of_the_kept_samples() -> None:
     part = imbalanced(source, "linear", ratio=100, seed=3)
     seen: list[int] = []
     for batch in Loader(part, batch_size=9, seed=0, stop=10):
-        assert torch.equal(batch.images, source.images[part.indices[batch.index]])
+        assert torch.equal(batch.fields["image"], source.images[part.indices[batch.index]])
         seen += part.indices[batch.index].tolist()
     assert sorted(seen) == part.indices.tolist()
 
@@ -159,8 +161,8 @@ def tree(root: Path, per_class: int, broken: int = 0, size: int | None = None) -
     return root
 
 
-def first_pixels(image: Tensor, _index: int, _epoch: int) -> Tensor:
-    return image[None, :, :8, :8].contiguous()
+def first_pixels(sample: Mapping[str, Tensor], _index: int, _epoch: int) -> dict[str, Tensor]:
+    return {"image": sample["image"][None, :, :8, :8].contiguous()}
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -173,7 +175,7 @@ def test_large_images_are_read_one_by_one_and_broken_ones_replaced_from_the_kept
     seen: set[str] = set()
     for batch in Loader(part, batch_size=10, seed=0, stop=5, crop=first_pixels, workers=workers):
         for place, index in enumerate(batch.index.tolist()):
-            assert torch.equal(batch.images[place], first_pixels(part.read(index), 0, 0))
+            assert torch.equal(batch.fields["image"][place], first_pixels(part.read(index), 0, 0)["image"])
         seen |= {part.id(index) for index in batch.unreadable}
     assert sorted(seen) == [name for name, _ in part.unreadable]
     assert {"b/000.png", "b/001.png"} <= seen
@@ -202,4 +204,4 @@ def test_a_part_can_be_packed(tmp_path: Path) -> None:
     part = imbalanced(Classes(8, 8), "linear", ratio=100, seed=0)
     packed = pack(part, tmp_path / "part.safetensors", progress=False)
     assert packed.class_counts == [4, 8]
-    assert torch.equal(packed.images, part.batch(torch.arange(len(part))))
+    assert torch.equal(packed.arrays["image"], part.batch(torch.arange(len(part)))["image"])

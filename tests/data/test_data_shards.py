@@ -56,7 +56,7 @@ def ids(source: Source) -> list[str]:
 
 
 def images(source: Source) -> list[Tensor]:
-    return [source.read(i) for i in range(len(source))]
+    return [source.read(i)["image"] for i in range(len(source))]
 
 
 def numbered(count: int = 24, per_shard: int = 5) -> dict[str, list[tuple[str, bytes]]]:
@@ -79,7 +79,7 @@ def test_shards_equal_a_folder_of_the_same_images(tmp_path: Path) -> None:
     assert source.fingerprint == folder.fingerprint
     assert all(map(torch.equal, images(source), images(folder)))
     assert (source.probe.size, source.median_side) == (folder.probe.size, folder.median_side) == (None, 5)
-    assert torch.equal(source.read(-1), source.read(23))
+    assert torch.equal(source.read(-1)["image"], source.read(23)["image"])
     with pytest.raises(IndexError):
         source.read(24)
 
@@ -171,17 +171,18 @@ def test_copies_in_other_processes_and_threads_read_the_same(tmp_path: Path, mon
     with ThreadPoolExecutor(8) as pool:
         for one in (source, copy):
             found = list(pool.map(one.read, [7 * i % 24 for i in range(480)]))
-            assert all(torch.equal(image, expected[7 * i % 24]) for i, image in enumerate(found))
+            assert all(torch.equal(sample["image"], expected[7 * i % 24]) for i, sample in enumerate(found))
 
 
 _FEW_DESCRIPTORS = """
 import resource, sys
+from collections.abc import Mapping
 from pathlib import Path
 from manyview.data.patterns import tars_in
 from manyview.data.tar import Shards
 resource.setrlimit(resource.RLIMIT_NOFILE, (80, 80))
 source = Shards("many", tars_in(Path(sys.argv[1])))
-print([int(source.read(i)[0, 0, 0]) for _ in range(2) for i in range(len(source))])
+print([int(source.read(i)["image"][0, 0, 0]) for _ in range(2) for i in range(len(source))])
 """
 
 
@@ -196,7 +197,7 @@ def test_a_shard_that_changes_under_way_is_not_read(tmp_path: Path) -> None:
     root = write(tmp_path / "shards", numbered())
     source = opened(root)
     write(root, {"train-000001.tar": [("other.png", png(1))]})
-    assert source.read(4)[0, 0, 0] == 4
+    assert source.read(4)["image"][0, 0, 0] == 4
     with pytest.raises(Unreadable, match=r"train-000001.tar' has changed since it was opened: start again"):
         source.read(5)
     (root / "train-000002.tar").unlink()
@@ -208,7 +209,7 @@ def test_an_empty_shard_is_mentioned(tmp_path: Path, capsys: pytest.CaptureFixtu
     root = write(tmp_path / "shards", {"a.tar": [("a.txt", b"")], "b.tar": [("b.png", png(1))], "c.tar": []})
     source = opened(root)
     assert ids(source) == ["b.tar/b.png"]
-    assert source.read(0)[0, 0, 0] == 1
+    assert source.read(0)["image"][0, 0, 0] == 1
     assert capsys.readouterr().err == f"2 of the 3 tars of 'shards/' hold no images, the first is {root}/a.tar\n"
 
 
@@ -217,8 +218,8 @@ def test_shards_without_images_say_which_files_are_read(tmp_path: Path) -> None:
         opened(write(tmp_path / "shards", {"a.tar": [("a.txt", b"")], "b.tar": []}))
 
 
-def corner(image: Tensor, index: int, epoch: int) -> Tensor:
-    return image[None, :, :2, :2]
+def corner(sample: Mapping[str, Tensor], index: int, epoch: int) -> dict[str, Tensor]:
+    return {"image": sample["image"][None, :, :2, :2]}
 
 
 def batches(source: Source, **options: int) -> list[Batch]:
@@ -227,7 +228,9 @@ def batches(source: Source, **options: int) -> list[Batch]:
 
 def same(ones: list[Batch], others: list[Batch]) -> bool:
     return len(ones) == len(others) and all(
-        (a.step, a.epoch) == (b.step, b.epoch) and torch.equal(a.index, b.index) and torch.equal(a.images, b.images)
+        (a.step, a.epoch) == (b.step, b.epoch)
+        and torch.equal(a.index, b.index)
+        and torch.equal(a.fields["image"], b.fields["image"])
         for a, b in zip(ones, others, strict=True)
     )
 
@@ -235,7 +238,9 @@ def same(ones: list[Batch], others: list[Batch]) -> bool:
 def test_a_resumed_run_reads_on_where_it_stopped(tmp_path: Path) -> None:
     root = write(tmp_path / "shards", numbered())
     whole = batches(opened(root))
-    assert [batch.images[:, 0, 0, 0, 0].tolist() for batch in whole] == [batch.index.tolist() for batch in whole]
+    assert [batch.fields["image"][:, 0, 0, 0, 0].tolist() for batch in whole] == [
+        batch.index.tolist() for batch in whole
+    ]
     for start in (1, 4, 9):
         assert same(batches(opened(root), start=start), whole[start:])
 
@@ -265,7 +270,7 @@ def test_small_images_of_one_size_are_packed(tmp_path: Path, monkeypatch: pytest
     assert [first.id(i) for i in range(4)] == [f"{i}.tar/a.png" for i in range(4)]
     assert first.fingerprint == opened(root).fingerprint
     monkeypatch.setattr("manyview.data.packed._pack", lambda *_, **__: pytest.fail("packed again"))
-    assert torch.equal(open_source(f"{root}/").batch(torch.arange(4)), first.batch(torch.arange(4)))
+    assert torch.equal(open_source(f"{root}/").batch(torch.arange(4))["image"], first.batch(torch.arange(4))["image"])
 
 
 def test_a_changed_shard_is_packed_again(tmp_path: Path) -> None:
@@ -274,7 +279,7 @@ def test_a_changed_shard_is_packed_again(tmp_path: Path) -> None:
     stamp = (root / "5.tar").stat().st_mtime_ns
     write(root, {"5.tar": [("a.png", png(100))]})
     os.utime(root / "5.tar", ns=(stamp, stamp + 1))
-    assert open_source(str(root)).read(5)[0, 0, 0] == 100
+    assert open_source(str(root)).read(5)["image"][0, 0, 0] == 100
 
 
 def test_photographs_in_shards(real_data: Path, tmp_path: Path) -> None:
@@ -285,4 +290,4 @@ def test_photographs_in_shards(real_data: Path, tmp_path: Path) -> None:
     source = open_source(f"{write(tmp_path / 'shards', shards)}/{{0..2}}.tar")
     folder = Folder(real_data / "coco-mini/train2017")
     assert isinstance(source, Shards)
-    assert all(torch.equal(source.read(i), folder.read(i)) for i in range(12))
+    assert all(torch.equal(source.read(i)["image"], folder.read(i)["image"]) for i in range(12))

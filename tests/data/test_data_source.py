@@ -19,6 +19,7 @@ class Named(Arrays):
         self.names = names
         self.labels, self.classes = torch.tensor([len(name) for name in names]), ("", "a", "b", "c")
         self.images = torch.tensor([ord(name[0]) for name in names]).byte()[:, None, None, None].expand(-1, 3, 2, 2)
+        self.arrays = {"image": self.images}
 
     def id(self, index: int) -> str:
         return self.names[index]
@@ -34,8 +35,8 @@ def test_a_subset_is_the_source_seen_through_indices() -> None:
     assert ids(subset) == ["ccc", "a"]
     assert subset.labels is not None
     assert subset.labels.tolist() == [3, 1]
-    assert torch.equal(subset.read(0), source.read(2))
-    assert torch.equal(subset.batch(torch.tensor([1, 0, 0])), source.batch(torch.tensor([0, 2, 2])))
+    assert torch.equal(subset.read(0)["image"], source.read(2)["image"])
+    assert torch.equal(subset.batch(torch.tensor([1, 0, 0]))["image"], source.batch(torch.tensor([0, 2, 2]))["image"])
     assert (subset.size, subset.classes, subset.name) == (source.size, source.classes, source.name)
     assert subset.fingerprint != Subset(source, torch.tensor([0, 2])).fingerprint
 
@@ -58,7 +59,7 @@ def test_the_hold_out_of_a_sample_depends_on_its_id_alone() -> None:
 
 
 def test_a_set_too_small_to_hold_a_part_out_is_an_error() -> None:
-    with pytest.raises(UserError, match=r"'named' has too few samples \(1\) to hold 20% out: use --test-data"):
+    with pytest.raises(UserError, match=r"'named' has too few samples or groups to hold 20% out: use --test-data"):
         holdout(Named("a"))
 
 
@@ -70,7 +71,7 @@ def test_the_description_is_plain_data() -> None:
         "samples": 2,
         "size": [2, 2],
         "fingerprint": "a-bb",
-        "planes": [],
+        "fields": ["image"],
         "classes": ["", "a", "b", "c"],
         "class_counts": [0, 1, 1, 0],
     }
@@ -89,3 +90,19 @@ def test_names_are_kept_in_order_and_within_bounds() -> None:
     assert names.raw(3) == b"\xff"
     with pytest.raises(IndexError):
         names[4]
+
+
+def test_a_group_is_never_on_both_sides_of_a_split() -> None:
+    source = Named(*map(str, range(400)))
+    source.groups, source.group_names = torch.arange(400) % 40, [f"video {number}" for number in range(40)]
+    rest, held_out = holdout(source, 0.25)
+    assert rest.groups is not None
+    assert held_out.groups is not None
+    assert len(rest) + len(held_out) == 400
+    assert set(rest.groups.tolist()).isdisjoint(held_out.groups.tolist())
+    assert 4 <= len(set(held_out.groups.tolist())) <= 18
+    # Decided by the group's name: other numbers, and other groups beside it, change nothing.
+    fewer = Named(*map(str, range(20)))
+    fewer.groups, fewer.group_names = torch.arange(20), [f"video {19 - number}" for number in range(20)]
+    names = {fewer.group_names[number] for number in holdout(fewer, 0.25)[1].groups.tolist()}  # type: ignore[union-attr]
+    assert names == {source.group_names[number] for number in held_out.groups.tolist() if number < 20}

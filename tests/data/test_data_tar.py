@@ -53,7 +53,7 @@ def test_a_tar_equals_its_extraction(tmp_path: Path, format: int) -> None:
     assert source.labels.tolist() == folder.labels.tolist()
     for i in range(len(source)):
         assert source.id(i) == folder.id(i)
-        assert torch.equal(source.read(i), folder.read(i))
+        assert torch.equal(source.read(i)["image"], folder.read(i)["image"])
 
 
 def test_the_directories_that_all_share_are_no_labels(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_the_directories_that_all_share_are_no_labels(tmp_path: Path) -> None:
 def test_of_members_with_one_name_the_last_counts(tmp_path: Path) -> None:
     source = Tar(make(tmp_path / "a.tar", [("a.png", png(1)), ("a.png", png(2))]))
     assert len(source) == 1
-    assert source.read(0)[0, 0, 0] == 2
+    assert source.read(0)["image"][0, 0, 0] == 2
 
 
 def test_links_and_hidden_members_are_passed_over(tmp_path: Path) -> None:
@@ -81,22 +81,22 @@ def test_links_and_hidden_members_are_passed_over(tmp_path: Path) -> None:
 
 def test_copies_in_other_processes_and_threads_read_the_same(tmp_path: Path) -> None:
     source = Tar(make(tmp_path / "a.tar", MEMBERS))
-    expected = [source.read(i) for i in range(12)]
+    expected = [source.read(i)["image"] for i in range(12)]
     copy = pickle.loads(pickle.dumps(source))
     with ThreadPoolExecutor(4) as pool:
         for one in (source, copy):
             found = list(pool.map(one.read, [i % 12 for i in range(200)]))
-            assert all(torch.equal(image, expected[i % 12]) for i, image in enumerate(found))
+            assert all(torch.equal(sample["image"], expected[i % 12]) for i, sample in enumerate(found))
 
 
 def test_a_forked_process_does_not_move_its_parents_place(tmp_path: Path) -> None:
     source = Tar(make(tmp_path / "a.tar", MEMBERS))
-    expected = [source.read(i) for i in range(12)]
+    expected = [source.read(i)["image"] for i in range(12)]
     child = os.fork()
     if child == 0:
-        same = all(torch.equal(source.read(i), expected[i]) for i in reversed(range(12)))
+        same = all(torch.equal(source.read(i)["image"], expected[i]) for i in reversed(range(12)))
         os._exit(0 if same else 1)
-    assert all(torch.equal(source.read(i), expected[i]) for i in range(12))
+    assert all(torch.equal(source.read(i)["image"], expected[i]) for i in range(12))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
@@ -104,7 +104,7 @@ def test_a_broken_member_is_unreadable(tmp_path: Path) -> None:
     source = Tar(make(tmp_path / "a.tar", [("a.png", png(1)[:-30]), ("b.png", png(2))]))
     with pytest.raises(Unreadable, match="truncated"):
         source.read(0)
-    assert source.read(1)[0, 0, 0] == 2
+    assert source.read(1)["image"][0, 0, 0] == 2
 
 
 @pytest.mark.parametrize(
@@ -152,4 +152,4 @@ def test_cifar10_as_a_tar(real_data: Path) -> None:
         member = tar.extractfile(source.id(4321))
         assert member is not None
         with Image.open(member) as image:
-            assert (source.read(4321).permute(1, 2, 0).numpy() == np.array(image)).all()
+            assert (source.read(4321)["image"].permute(1, 2, 0).numpy() == np.array(image)).all()

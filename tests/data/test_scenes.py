@@ -10,6 +10,8 @@ from torch.nn import functional as F
 
 from manyview.data import scenes
 from manyview.data.scenes import DISTRACTOR, KINDS, VIEWS, Scenes, kinds, render
+from manyview.data.source import Source
+from manyview.fields import FIELDS
 
 BALL_RADIUS = 0.75  # of the sphere, in units of its scale
 BEHIND_ANY_SOLID = 3.4  # depth: the solids end before it, cut-outs and wall begin behind it
@@ -60,29 +62,34 @@ def test_source_serves_what_render_makes() -> None:
     expected = render(2, index, size=16)
     assert (len(source), source.size, source.classes) == (50, (16, 16), tuple(KINDS))
     assert torch.equal(source.labels, kinds(2, torch.arange(50)))
-    assert torch.equal(source.batch(index), expected["rgb"])
-    assert torch.equal(source.read(49), expected["rgb"][2])
+    assert torch.equal(source.batch(index)["image"], expected["rgb"])
+    assert torch.equal(source.read(49)["image"], expected["rgb"][2])
     with pytest.raises(IndexError, match="50 samples"):
         source.read(50)
 
 
-def test_further_images_are_stacked_behind_the_colours() -> None:
-    source, index = Scenes(50, seed=2, size=16).showing(("normals", "depth", "segmentation")), torch.tensor([7, 0, 49])
-    expected = render(2, index, size=16)
-    colours, normals, depth, segmentation = source.batch(index).split([3, 3, 1, 1], 1)
-    assert torch.equal(colours, expected["rgb"])
-    torch.testing.assert_close(normals / 127.5 - 1, expected["normals"], atol=1 / 127, rtol=0)
-    torch.testing.assert_close(depth * (8 / 255), expected["depth"], atol=4.1 / 255, rtol=0)
-    wall, solid, cutouts = (segmentation == grey for grey in (128, 255, 0))
+def test_fields_hold_what_render_makes() -> None:
+    names = ("normals", "image", "depth", "segmentation")
+    source, index = Scenes(50, seed=2, size=16).select(names), torch.tensor([7, 0, 49])
+    expected, found = render(2, index, size=16), source.batch(index)
+    assert tuple(found) == source.selected == names
+    assert {name: (field.dtype, field.shape[1]) for name, field in found.items()} == {
+        name: (FIELDS[name].dtype, FIELDS[name].channels) for name in names
+    }
+    assert torch.equal(found["image"], expected["rgb"])
+    normals, depth = (FIELDS[name].values(found[name]) for name in ("normals", "depth"))
+    torch.testing.assert_close(normals, expected["normals"], atol=1 / 127, rtol=0)
+    torch.testing.assert_close(depth, expected["depth"], atol=0.51e-3, rtol=0)
+    wall, solid, cutouts = (found["segmentation"] == kind for kind in (2, 3, 1))
     labels = expected["segmentation"]
     assert torch.equal(wall, labels == 0)
     assert torch.equal(cutouts, labels == DISTRACTOR)
-    assert torch.equal(solid, ~wall & ~cutouts), "the grey of a solid does not tell its kind"
+    assert torch.equal(solid, ~wall & ~cutouts), "the number of a solid does not tell its kind"
 
 
 def test_fingerprint_tells_sets_apart() -> None:
-    sets = [Scenes(50), Scenes(60), Scenes(50, split="test"), Scenes(50, seed=1), Scenes(50, size=64)]
-    sets.append(Scenes(50, planes=("depth",)))
+    sets: list[Source] = [Scenes(50), Scenes(60), Scenes(50, split="test"), Scenes(50, seed=1), Scenes(50, size=64)]
+    sets += [Scenes(50).select(names) for names in (("depth",), ("image", "depth"))]
     assert len({each.fingerprint for each in sets}) == len(sets)
     assert Scenes(50).fingerprint == sets[0].fingerprint
 
@@ -90,7 +97,7 @@ def test_fingerprint_tells_sets_apart() -> None:
 def test_splits_are_disjoint() -> None:
     train, test = Scenes(64), Scenes(64, split="test")
     assert {train.id(i) for i in range(64)}.isdisjoint({test.id(i) for i in range(64)})
-    images = torch.cat([train.batch(torch.arange(64)), test.batch(torch.arange(64))]).flatten(1)
+    images = torch.cat([train.batch(torch.arange(64))["image"], test.batch(torch.arange(64))["image"]]).flatten(1)
     assert len(images.unique(dim=0)) == 128
     with pytest.raises(ValueError, match="validation"):
         Scenes(split="validation")
@@ -210,7 +217,9 @@ def test_comparing_pixels_does_not_solve_it() -> None:
     """Weighted kNN as in the evaluation, k = 200, with all of the training images; each image less its mean."""
     train, test = Scenes(10_000), Scenes(1000, split="test")
     bank, queries = (
-        F.normalize((pixels := source.batch(torch.arange(len(source))).flatten(1) / 255) - pixels.mean(1, keepdim=True))
+        F.normalize(
+            (pixels := source.batch(torch.arange(len(source)))["image"].flatten(1) / 255) - pixels.mean(1, keepdim=True)
+        )
         for source in (train, test)
     )
     near, index = (queries @ bank.T).topk(200)

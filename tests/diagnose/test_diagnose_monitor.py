@@ -24,6 +24,7 @@ class Noise(Arrays):
     def __init__(self, count: int) -> None:
         self.name, self.size, self.fingerprint = "noise", (20, 20), f"noise {count}"
         self.images = torch.randint(0, 256, (count, 3, 20, 20), generator=torch.Generator().manual_seed(1)).byte()
+        self.arrays = {"image": self.images}
 
 
 class Photos(Source):
@@ -39,11 +40,11 @@ class Photos(Source):
     def id(self, index: int) -> str:
         return str(index)
 
-    def read(self, index: int) -> Tensor:
+    def read(self, index: int) -> dict[str, Tensor]:
         if index % self.every == 0:
             raise Unreadable("cut off")
         generator = torch.Generator().manual_seed(index)
-        return torch.randint(0, 256, (3, 30 + index % 7, 25 + index % 5), generator=generator).byte()
+        return {"image": torch.randint(0, 256, (3, 30 + index % 7, 25 + index % 5), generator=generator).byte()}
 
 
 def augment(**changes: Any) -> Augment:
@@ -70,7 +71,7 @@ def test_the_numbers_are_those_of_views_embedded_in_eval_mode() -> None:
     order = monitor(source).index
     assert sorted(order.tolist()) == list(range(24))
     own = augment(views=VIEWS)
-    views = own.apply(torch.stack([own.crop(source.read(i), i, -1) for i in order.tolist()]), own.plan(order, -1))
+    views = own.views_of([source.read(i) for i in order.tolist()], order.tolist(), -1)["image"]
     with torch.no_grad():
         embedded = network.eval()(views.double().flatten(0, 1)).unflatten(0, (VIEWS, 24))
     torch.testing.assert_close(embedded.norm(dim=-1), torch.ones(VIEWS, 24, dtype=torch.float64))
@@ -80,8 +81,8 @@ def test_the_numbers_are_those_of_views_embedded_in_eval_mode() -> None:
 def test_the_views_are_not_those_of_any_epoch_of_the_training() -> None:
     source = Noise(4)
     own, kept = augment(views=VIEWS), monitor(source)
-    trained_on = torch.stack([own.crop(source.read(i), i, 0) for i in kept.index.tolist()])
-    assert not torch.equal(kept.crops, trained_on)
+    trained_on = torch.stack([own.crop(source.read(i), i, 0)["image"] for i in kept.index.tolist()])
+    assert not torch.equal(kept.crops["image"], trained_on)
 
 
 def test_how_many_views_a_method_takes_makes_no_difference(small: ContrastMonitor) -> None:
@@ -164,7 +165,7 @@ def test_large_sets_are_measured_in_whole_batches() -> None:
     """The maximum of the entropy would change with the size of a batch."""
     for available, used in ((SAMPLES + 9, SAMPLES), (SAMPLES - 9, BATCH), (BATCH - 9, BATCH - 9)):
         kept = monitor(Noise(available), size=4)
-        assert len(kept) == len(kept.crops) == used
+        assert len(kept) == len(kept.crops["image"]) == used
         assert len(set(kept.index.tolist())) == used
     assert len(monitor(Noise(3 * BATCH + 9), size=4, samples=3 * BATCH + 9)) == 3 * BATCH > SAMPLES
 
@@ -173,7 +174,7 @@ def test_batches_are_averaged() -> None:
     kept, network = monitor(Noise(SAMPLES), size=8), encoder()
     found = kept(network)
     network.eval()
-    views = kept.augment.apply(kept.crops, kept.augment.plan(kept.index, -1))
+    views = kept.augment.apply(kept.crops, kept.augment.plan(kept.index, -1), cut=True)["image"]
     with torch.no_grad():
         embedded = network(views.flatten(0, 1)).unflatten(0, (VIEWS, SAMPLES))
     halves = [contrast(half, t_pos=T_POS, t_neg=2.0) for half in embedded.split(BATCH, 1)]
@@ -186,9 +187,9 @@ def test_batches_are_averaged() -> None:
 def test_images_of_differing_sizes_are_cut_and_unreadable_ones_passed_over(workers: int) -> None:
     kept = ContrastMonitor(Photos(30), augment(), name="photos", t_neg=2.0, workers=workers)
     assert sorted(kept.index.tolist()) == [i for i in range(30) if i % 5]
-    assert kept.crops.shape == (24, VIEWS, 3, SIZE, SIZE)
+    assert kept.crops["image"].shape == (24, VIEWS, 3, SIZE, SIZE)
     first = int(kept.index[0])
-    assert torch.equal(kept.crops[0], augment(views=VIEWS).crop(Photos(30).read(first), first, -1))
+    assert torch.equal(kept.crops["image"][0], augment(views=VIEWS).crop(Photos(30).read(first), first, -1)["image"])
     assert 0 < kept(encoder())["entropy"] <= kept(encoder())["max_entropy"]
 
 

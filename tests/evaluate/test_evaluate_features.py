@@ -35,6 +35,7 @@ class Memory(Arrays):
             self.classes = tuple(f"class {number}" for number in range(classes))
             noise = 0.4 * noise + 0.6 * torch.eye(3)[self.labels % 3].view(-1, 3, 1, 1)
         self.images = (noise * 255).to(torch.uint8)
+        self.arrays = {"image": self.images}
 
 
 class Mixed(Source):
@@ -57,10 +58,10 @@ class Mixed(Source):
     def id(self, index: int) -> str:
         return f"{self.classes[index % 2]}/{index}.png"
 
-    def read(self, index: int) -> Tensor:
+    def read(self, index: int) -> dict[str, Tensor]:
         if index in self.broken:
             raise Unreadable("broken on purpose")
-        return self.images[index]
+        return {"image": self.images[index]}
 
 
 class Flat(nn.Module):
@@ -142,20 +143,21 @@ def test_photographs_are_resized_by_their_shorter_side_and_cropped_in_the_middle
     assert str(prepare) == "shorter side resized to 256, centre crop 224×224 (224×224 as stored)"
     for image in source.images[:2]:
         expected = TF.center_crop(TF.resize(image, [256], antialias=True), [224, 224])
-        assert torch.equal(prepare(image), expected)
-    assert torch.equal(prepare(source.images[2]), source.images[2])
+        assert torch.equal(prepare({"image": image})["image"], expected)
+    assert torch.equal(prepare({"image": source.images[2]})["image"], source.images[2])
 
 
 def test_small_images_of_one_other_size_are_resized_whole() -> None:
     prepare = Preparation((96, 96), 64)
     assert str(prepare) == "resized from 96×96 to 64×64"
     image = Memory(2, side=96).images
-    assert torch.equal(prepare(image), TF.resize(image, [64, 64], antialias=True))
+    assert torch.equal(prepare({"image": image})["image"], TF.resize(image, [64, 64], antialias=True))
     assert str(Preparation((480, 640), 224)) == "shorter side resized to 256, centre crop 224×224"
 
 
 def test_a_thin_strip_is_not_enlarged_beyond_reason() -> None:
-    assert Preparation(None, 224)(torch.zeros(3, 1, 1_000_000, dtype=torch.uint8)).shape == (3, 224, 224)
+    strip = torch.zeros(3, 1, 1_000_000, dtype=torch.uint8)
+    assert Preparation(None, 224)({"image": strip})["image"].shape == (3, 224, 224)
 
 
 @pytest.mark.skipif("MANYVIEW_TEST_DATA" not in os.environ, reason="MANYVIEW_TEST_DATA is not set")
@@ -320,3 +322,13 @@ def test_features_know_the_groups_of_their_samples() -> None:
     assert groups is not None
     assert groups.tolist() == [7, 8, 8, 9]
     assert extract(pixels(8), Memory(3)).groups is None
+
+
+@pytest.mark.parametrize("shape", [(40, 60), (60, 40), (96, 96), (3, 500)])
+def test_depth_is_picked_and_not_mixed(shape: tuple[int, int]) -> None:
+    depth = torch.randint(0, 65536, (2, 1, *shape)).to(torch.uint16)
+    for stored in (shape, None):
+        found = Preparation(stored, 32)({"depth": depth})["depth"]
+        assert found.dtype == torch.uint16
+        assert found.shape == (2, 1, 32, 32)
+        assert set(found.flatten().tolist()) <= set(depth.flatten().tolist())

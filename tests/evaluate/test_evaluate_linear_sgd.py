@@ -38,9 +38,10 @@ class Tinted(Arrays):
         tint = tint + 0.15 * counter.normal(seed, 2, torch.arange(count * 3).view(count, 3))
         noise = counter.uniform(seed, 3, torch.arange(count * 3 * SIZE**2)).view(count, 3, SIZE, SIZE)
         self.images = (255 * (0.7 * tint[..., None, None] + 0.3 * noise).clamp(0, 1)).to(torch.uint8)
+        self.arrays = {"image": self.images}
         self.log = [] if log is None else log
 
-    def batch(self, index: Tensor) -> Tensor:
+    def batch(self, index: Tensor) -> dict[str, Tensor]:
         self.log.append(self.name)
         return super().batch(index)
 
@@ -106,7 +107,7 @@ def accuracy_of_every_epoch(
     examined = extract(frozen, test)
     per_epoch = len(train) // 20
     for batch in Loader(train, batch_size=20, seed=0, stop=epochs * per_epoch):
-        views = augment.apply(batch.images, augment.plan(batch.index, batch.epoch))
+        views = augment.apply(batch.fields, augment.plan(batch.index, batch.epoch))["image"]
         loss = F.cross_entropy(classifier(frozen(views[0])), labels[batch.index])
         optimizer.zero_grad()
         loss.backward()
@@ -131,7 +132,7 @@ def test_accuracy_on_training_samples_is_that_on_the_views_of_the_last_epoch() -
     weight = counter.normal(0, INIT_TAG, torch.arange(42)).view(7, 6)
     augment, right = Augment(CROPS_AND_FLIPS, views=1, size=SIZE, seed=0), [0, 0]
     for batch in Loader(train, batch_size=20, seed=0, stop=2 * 5):  # the last 10 do not fill a step
-        views = augment.apply(batch.images, augment.plan(batch.index, batch.epoch))[0]
+        views = augment.apply(batch.fields, augment.plan(batch.index, batch.epoch))["image"][0]
         right[batch.epoch] += int(((encoder()(views) @ weight.T).argmax(1) == labels[batch.index]).sum())
     assert right[0] != right[1]  # otherwise this test could not fail
     still = LinearSgd(epochs=2, lr=1e-12, batch_size=20)
@@ -201,7 +202,7 @@ def test_views_are_crops_and_flips_and_nothing_else() -> None:
     assert (CROPS_AND_FLIPS.scale, CROPS_AND_FLIPS.flip) == ((0.08, 1.0), 0.5)
     grey = torch.full((4, 3, SIZE, SIZE), 51, dtype=torch.uint8)  # any other operation would change a plain grey
     augment = Augment(CROPS_AND_FLIPS, views=1, size=SIZE, seed=0)
-    views = augment.apply(grey, augment.plan(torch.arange(4), 0))
+    views = augment.apply({"image": grey}, augment.plan(torch.arange(4), 0))["image"]
     torch.testing.assert_close(views, torch.full_like(views, 0.2))
 
 

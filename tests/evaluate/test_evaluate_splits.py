@@ -53,7 +53,8 @@ def test_the_own_test_split_comes_first(monkeypatch: pytest.MonkeyPatch) -> None
     class Labelled(Arrays):
         def __init__(self, split: str) -> None:
             self.name, self.fingerprint, self.size = "cifar10", split, (2, 2)
-            self.images, self.labels, self.classes = torch.zeros(4, 3, 2, 2).byte(), torch.arange(4), tuple("abcd")
+            self.arrays = {"image": torch.zeros(4, 3, 2, 2).byte()}
+            self.labels, self.classes = torch.arange(4), tuple("abcd")
 
     def fake(spec: str, *, split: str = "train", labelled: bool = True) -> Source:
         opened.append(f"{spec} {split}")
@@ -75,9 +76,9 @@ def test_explicit_test_data_is_matched_by_class_name(tmp_path: Path) -> None:
     assert counted(split.test) == {"ant": 0, "bird": 5, "chimp": 5, "dormouse": 0}
     assert split.test.labels is not None
     for number in range(len(split.test)):  # the name's length is painted into the image
-        assert len(split.test.classes[int(split.test.labels[number])]) == int(split.test.read(number)[0, 0, 0])
-    batch = split.test.batch(torch.tensor([0, 9]))
-    assert torch.equal(batch[1], split.test.read(9))
+        assert len(split.test.classes[int(split.test.labels[number])]) == int(split.test.read(number)["image"][0, 0, 0])
+    batch = split.test.batch(torch.tensor([0, 9]))["image"]
+    assert torch.equal(batch[1], split.test.read(9)["image"])
 
 
 def test_a_test_class_that_was_never_trained_is_named(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ def make(kind: type[Method], config: Any) -> Any:
 
 def batch(views: int, step: int = 0, steps: int = 10) -> ViewBatch:
     images = torch.randn(views, N, 3, 16, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(step))
-    return ViewBatch(images, torch.arange(N) + N * step, step, steps)
+    return ViewBatch({"image": images}, torch.arange(N) + N * step, step, steps)
 
 
 def value(x: Tensor) -> float:

@@ -22,8 +22,8 @@ def algorithm_1(method: JCL, b: ViewBatch, lam: float) -> Tensor:
     """JCL's algorithm box, sample by sample, with the explicit covariance."""
     tau, losses = method.config.temperature, []
     for i in range(N):
-        q = method.encoder(b.views[0, i : i + 1])[0]
-        k = torch.cat([method.keys.encoder(b.views[1 + m, i : i + 1]) for m in range(method.config.keys)])
+        q = method.encoder(b.images[0, i : i + 1])[0]
+        k = torch.cat([method.keys.encoder(b.images[1 + m, i : i + 1]) for m in range(method.config.keys)])
         mu = k.mean(0)
         sigma = (k - mu).T @ (k - mu) / len(k)
         positive = torch.exp(q @ mu / tau + lam / (2 * tau**2) * q @ sigma @ q)
@@ -49,7 +49,7 @@ def test_jcl_enqueues_mean_keys_after_the_step_as_they_are() -> None:
     method = moved(make(JCL, JCLConfig(queue_size=QUEUE)))
     b = batch(6)
     method.step(b)
-    means = torch.stack([method.keys.encoder(view) for view in b.views[1:]]).mean(0)
+    means = torch.stack([method.keys.encoder(view) for view in b.images[1:]]).mean(0)
     method.after_step()
     assert torch.allclose(method.queue.keys[:N], means, atol=1e-10)
     assert (method.queue.keys[:N].norm(dim=1) < 0.9999).all()
@@ -60,7 +60,7 @@ def test_jcl_may_enqueue_a_key_of_unit_length_instead() -> None:
     method = moved(make(JCL, JCLConfig(queue_size=QUEUE, enqueue="first")))
     b = batch(6)
     method.step(b)
-    first = method.keys.encoder(b.views[1])
+    first = method.keys.encoder(b.images[1])
     method.after_step()
     assert torch.allclose(method.queue.keys[:N], first, atol=1e-10)
 
@@ -94,7 +94,7 @@ def test_one_key_makes_jcl_and_vanilla_moco_v2() -> None:
 def test_moco_contrasts_one_key_with_the_queue() -> None:
     method = moved(make(MoCoV1, MoCoV1Config(queue_size=QUEUE)))
     b = batch(2)
-    q, k = method.encoder(b.views[0]), method.keys.encoder(b.views[1])
+    q, k = method.encoder(b.images[0]), method.keys.encoder(b.images[1])
     scores = torch.cat([(q * k).sum(1, keepdim=True), q @ method.queue.keys.T], 1) / 0.07
     expected = torch.nn.functional.cross_entropy(scores, torch.zeros(N, dtype=torch.int64))
     assert value(method.step(b)["loss"]) == pytest.approx(value(expected), abs=1e-10)
@@ -104,7 +104,7 @@ def test_vanilla_averages_the_losses_of_its_keys() -> None:
     method = moved(make(Vanilla, VanillaConfig(queue_size=QUEUE, keys=3)))
     b = batch(4)
     single = moved(make(MoCoV2, MoCoV2Config(queue_size=QUEUE)))
-    parts = [value(single.step(replace(b, views=b.views[[0, m]]))["loss"]) for m in (1, 2, 3)]
+    parts = [value(single.step(replace(b, views={"image": b.images[[0, m]]}))["loss"]) for m in (1, 2, 3)]
     assert value(method.step(b)["loss"]) == pytest.approx(sum(parts) / 3, abs=1e-10)
 
 
@@ -113,7 +113,7 @@ def test_all_branches_learn_on_request_while_the_queue_stays_slow() -> None:
     plain, full = (
         moved(make(Vanilla, VanillaConfig(queue_size=QUEUE, keys=3, all_branches=choice))) for choice in (False, True)
     )
-    slow = full.keys.encoder(b.views[1])
+    slow = full.keys.encoder(b.images[1])
     gradients = []
     for method in (plain, full):
         method.step(b)["loss"].backward()
@@ -127,7 +127,7 @@ def test_all_branches_learn_on_request_while_the_queue_stays_slow() -> None:
 def test_simclr_scores_both_views_in_one_pass() -> None:
     method = make(SimCLR, SimCLRConfig())
     b = batch(2)
-    z = torch.stack([method.encoder(view) for view in b.views])
+    z = torch.stack([method.encoder(view) for view in b.images])
     assert value(method.step(b)["loss"]) == pytest.approx(value(nt_xent(z, temperature=0.1)), abs=1e-10)
 
 

@@ -27,13 +27,15 @@ SILENT = {"au-cl", "au-cl-moco", "cacr", "cacr-moco", "cmc-patch", "mv-dhel", "p
 
 def loss_of(name: str, config: Any, noise: float) -> float:
     """In a step that follows those that fill queue or banks and change no weight; all images are one, up to noise."""
-    kind, image = find(name), batch(1, step=-1).views[0, 0]
+    kind, image = find(name), batch(1, step=-1).images[0, 0]
     method = make(kind, config)
     steps = (100 if hasattr(config, "draw") else QUEUE) // N  # a bank is left with no entry that was drawn
     with torch.no_grad():
         for step in range(steps + 1):
             b = batch(kind.view_count(config), step % steps)
-            loss = method.step(replace(b, views=image + noise * b.views, step=step, steps=steps + 1))["loss"]
+            loss = method.step(replace(b, views={"image": image + noise * b.images}, step=step, steps=steps + 1))[
+                "loss"
+            ]
             method.after_step()
     return value(loss)
 

@@ -9,6 +9,7 @@ from stepping import QUEUE, make, moved, value
 from torch import Tensor
 
 from manyview.errors import UserError
+from manyview.fields import FIELDS
 from manyview.methods.base import ViewBatch
 from manyview.methods.cmc import CMC, CMCConfig
 from manyview.methods.cmc_moco import CMCMoCo, CMCMoCoConfig
@@ -19,14 +20,14 @@ SMALL = {"draw": 9, "temperature": 0.2}
 
 def images(step: int = 0) -> ViewBatch:
     drawn = torch.rand(1, N, 3, 16, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(step))
-    return ViewBatch(drawn, torch.tensor([3, 50, 99, 1]) - step, step, 10)
+    return ViewBatch({"image": drawn}, torch.tensor([3, 50, 99, 1]) - step, step, 10)
 
 
 def scores(method: Any, b: ViewBatch) -> list[tuple[Tensor, Tensor]]:
     """Positives (N,) and negatives (N, m) of L against the bank of ab, and the other way round, sample by sample."""
-    lightness, colours = (part * math.sqrt(2) for part in method.encoder(b.views[0]).chunk(2, 1))
+    views = method.encoder(b.crop(0))
     result = []
-    for direction, (anchors, bank) in enumerate(((lightness, method.banks[1]), (colours, method.banks[0]))):
+    for direction, (anchors, bank) in enumerate(((views["L"], method.banks["ab"]), (views["ab"], method.banks["L"]))):
         drawn = bank.drawn(b.index, seed=0, step=b.step, direction=direction)
         assert not (drawn == b.index[:, None]).any()
         positives = torch.stack([anchors[i] @ bank.entries[b.index[i]] for i in range(N)])
@@ -74,12 +75,13 @@ def test_nce_takes_its_constants_from_the_first_batch_and_keeps_them() -> None:
 
 def test_banks_follow_after_the_step() -> None:
     method, b = make(CMC, CMCConfig(**SMALL)), images()  # type: ignore[arg-type]
-    before = [bank.entries.clone() for bank in method.banks]
+    before = {name: bank.entries.clone() for name, bank in method.banks.items()}
     method.step(b)
-    assert all(torch.equal(bank.entries, old) for bank, old in zip(method.banks, before, strict=True))
-    views = [part * math.sqrt(2) for part in method.encoder(b.views[0]).chunk(2, 1)]
+    assert all(torch.equal(bank.entries, before[name]) for name, bank in method.banks.items())
+    views = method.encoder(b.crop(0))
     method.after_step()
-    for bank, old, view in zip(method.banks, before, views, strict=True):
+    for name, bank in method.banks.items():
+        old, view = before[name], views[name]
         moved = torch.nn.functional.normalize(0.5 * old[b.index] + 0.5 * view.detach(), dim=1)
         assert torch.allclose(bank.entries[b.index], moved, atol=1e-10)
         others = torch.ones(SAMPLES, dtype=torch.bool)
@@ -90,12 +92,11 @@ def test_banks_follow_after_the_step() -> None:
 def test_with_a_queue_anchors_meet_the_keys_of_the_other_view() -> None:
     method = moved(make(CMCMoCo, CMCMoCoConfig(queue_size=QUEUE, temperature=0.2)))
     crops = torch.rand(2, N, 3, 16, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    b = ViewBatch(crops, torch.arange(N), 0, 10)
-    q = [part * math.sqrt(2) for part in method.encoder(crops[0]).chunk(2, 1)]
-    k = [part * math.sqrt(2) for part in method.keys.encoder(crops[1]).chunk(2, 1)]
-    stored = [part * math.sqrt(2) for part in method.queue.keys.chunk(2, 1)]
+    b = ViewBatch({"image": crops}, torch.arange(N), 0, 10)
+    q, k = method.encoder(b.crop(0)), method.keys.encoder(b.crop(1))
+    stored = {name: queue.keys.clone() for name, queue in method.queue.items()}
     expected = torch.zeros(())
-    for anchor, other in ((0, 1), (1, 0)):
+    for anchor, other in (("L", "ab"), ("ab", "L")):
         logits = torch.cat([(q[anchor] * k[other]).sum(1, keepdim=True), q[anchor] @ stored[other].T], 1) / 0.2
         expected = expected + (logits.logsumexp(1) - logits[:, 0]).mean()
     metrics = method.step(b)
@@ -105,8 +106,8 @@ def test_with_a_queue_anchors_meet_the_keys_of_the_other_view() -> None:
     for got, want in zip(*(torch.autograd.grad(loss, parameters) for loss in (metrics["loss"], expected)), strict=True):
         assert torch.allclose(got, want, atol=1e-10)
     method.after_step()
-    for part, key in zip(method.queue.keys[:N].chunk(2, 1), k, strict=True):
-        assert torch.allclose(part * math.sqrt(2), key, atol=1e-10)
+    for name, queue in method.queue.items():
+        assert torch.allclose(queue.keys[:N], k[name], atol=1e-10)
 
 
 VIEWS = "L,depth,normals"
@@ -115,7 +116,9 @@ THERE = {"depth": torch.arange(SAMPLES) % 2 == 1, "normals": torch.arange(SAMPLE
 
 def many(views: int = 1) -> ViewBatch:
     drawn = torch.rand(views, N, 7, 16, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    return ViewBatch(drawn, torch.tensor([3, 50, 99, 1]), 0, 10)
+    image, depth, normals = drawn.split([3, 1, 3], 2)
+    fields = {"image": image, "depth": depth, "normals": normals}
+    return ViewBatch(fields, torch.tensor([3, 50, 99, 1]), 0, 10)
 
 
 def present(name: str, sample: int) -> bool:
@@ -129,14 +132,13 @@ def test_any_number_of_views_meet_along_the_graph(graph: Any, core: str | None, 
     method, b = make(CMC, CMCConfig(views=VIEWS, graph=graph, core=core, **SMALL)), many()  # type: ignore[arg-type]
     if missing:
         method.know_present(THERE)
-    names = ["L", "depth", "normals"]
-    parts = dict(zip(names, (method.encoder(b.views[0]) * math.sqrt(3)).chunk(3, 1), strict=True))
+    parts = method.encoder(b.crop(0))
     pairs = [("depth", "L"), ("depth", "normals")] if core else [("L", "depth"), ("L", "normals"), ("depth", "normals")]
     expected, direction = torch.zeros((), dtype=torch.float64), 0
     bounds, cosines = dict[tuple[str, str], list[float]](), list[float]()
     for a, z in pairs:
         for anchor, other in ((a, z), (z, a)):
-            bank = method.banks[names.index(other)]
+            bank = method.banks[other]
             drawn = bank.drawn(b.index, seed=0, step=0, direction=direction)
             terms = []
             for i, sample in enumerate(b.index.tolist()):
@@ -155,9 +157,10 @@ def test_any_number_of_views_meet_along_the_graph(graph: Any, core: str | None, 
     each = {f"information_{a}_{z}": sum(found) / len(found) for (a, z), found in bounds.items()}
     assert {name: value(metrics[name]) for name in each} == pytest.approx(each, abs=1e-10)
     assert value(metrics["information"]) == pytest.approx(sum(each.values()) / len(each), abs=1e-10)
-    before = [bank.entries.clone() for bank in method.banks]
+    before = {name: bank.entries.clone() for name, bank in method.banks.items()}
     method.after_step()
-    for name, bank, old in zip(names, method.banks, before, strict=True):
+    for name, bank in method.banks.items():
+        old = before[name]
         for sample in b.index.tolist():
             stays = missing and not present(name, sample)
             assert torch.equal(bank.entries[sample], old[sample]) == stays, "a missing view leaves its entry alone"
@@ -177,7 +180,7 @@ def test_a_batch_whose_samples_each_have_one_view_teaches_nothing() -> None:
 def test_a_single_view_is_told_from_other_samples() -> None:
     """Instance discrimination: its own entry in the bank is the positive."""
     method, b = make(CMC, CMCConfig(views="RGB", **SMALL)), images()  # type: ignore[arg-type]
-    anchors, bank = method.encoder(b.views[0]), method.banks[0]
+    anchors, bank = method.encoder(b.crop(0))["RGB"], method.banks["RGB"]
     drawn = bank.drawn(b.index, seed=0, step=0, direction=0)
     logits = (
         torch.cat(
@@ -197,12 +200,11 @@ def test_missing_views_do_not_count_among_the_keys_of_a_queue() -> None:
     config = CMCMoCoConfig(views=VIEWS, queue_size=QUEUE, temperature=0.2)
     method, b = moved(make(CMCMoCo, config)), many(2)
     method.know_present(THERE)
-    method.queue.owner[:10] = torch.arange(10)
+    for queue in method.queue.values():
+        queue.owner[:10] = torch.arange(10)
     names = ["L", "depth", "normals"]
-    q, k, stored = (
-        dict(zip(names, (embedded * math.sqrt(3)).chunk(3, 1), strict=True))
-        for embedded in (method.encoder(b.views[0]), method.keys.encoder(b.views[1]), method.queue.keys)
-    )
+    q, k = method.encoder(b.crop(0)), method.keys.encoder(b.crop(1))
+    stored = {name: queue.keys for name, queue in method.queue.items()}
     expected = torch.zeros((), dtype=torch.float64)
     for anchor, other in [(a, z) for a in names for z in names if a != z]:
         slots = [slot for slot in range(QUEUE) if slot >= 10 or present(other, slot)]
@@ -243,7 +245,8 @@ def test_the_full_graph_encodes_each_view_once_and_has_no_more_terms_than_pairs(
     encoded: list[str] = []
     for name, network in method.encoder.backbone.networks.items():
         network.register_forward_hook(lambda *_, name=name: encoded.append(name))
-    b = ViewBatch(torch.rand(1, N, 8, 16, 16, dtype=torch.float64), torch.arange(N), 0, 10)
+    fields = {name: torch.rand(1, N, FIELDS[name].channels, 16, 16).double() for name in method.encoder.config.fields}
+    b = ViewBatch(fields, torch.arange(N), 0, 10)
     method.step(b)
     assert sorted(encoded) == sorted(["L", "ab", "depth", "normals", "segmentation"])
     assert len(method.directions) == 2 * (5 * 4 // 2)

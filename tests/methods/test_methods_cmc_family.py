@@ -1,6 +1,5 @@
 """The methods around CMC, step by step: with a jigsaw, with patches, and the rival that predicts."""
 
-import math
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from torch.nn import functional as F
 
 from manyview.encoders import layer_features
 from manyview.errors import UserError
+from manyview.fields import FIELDS
 from manyview.methods.banked import Banked
 from manyview.methods.base import ViewBatch
 from manyview.methods.cmc import CMC, CMCConfig
@@ -27,24 +27,26 @@ N, SAMPLES = 4, 100
 SMALL: dict[str, Any] = {"draw": 9, "temperature": 0.2}
 
 
-def crops(count: int, channels: int = 3, size: int = 24) -> ViewBatch:
-    drawn = torch.rand(count, N, channels, size, size, generator=torch.Generator().manual_seed(0)).double()
-    return ViewBatch(drawn, torch.tensor([3, 50, 99, 1]), 2, 10)
+def crops(count: int, *others: str, size: int = 24) -> ViewBatch:
+    """Of images, and of other fields."""
+    generator = torch.Generator().manual_seed(0)
+    fields = {
+        name: torch.rand(count, N, FIELDS[name].channels, size, size, generator=generator).double()
+        for name in ("image", *others)
+    }
+    return ViewBatch(fields, torch.tensor([3, 50, 99, 1]), 2, 10)
 
 
-def jigsaw_views(method: Any, b: ViewBatch, views: int) -> Tensor:
-    """(V, N, D) of the nine patches of the last crop, sample by sample."""
+def jigsaw_views(method: Any, b: ViewBatch) -> dict[str, Tensor]:
+    """(N, D) by view of the nine patches of the last crop, sample by sample."""
     jigsaw = Jigsaw(side=6, seed=0)  # three quarters of a third of 24
-    patches = jigsaw.apply(b.views[-1], jigsaw.plan(b.index, b.step))
-    rows = []
+    patches = jigsaw.apply(b.images[-1], jigsaw.plan(b.index, b.step))
+    rows: dict[str, list[Tensor]] = {name: [] for name in method.names}
     for sample in patches:
-        features = method.encoder.backbone(sample).chunk(views, 1)
-        nine = [
-            whole(torch.cat([each(patch) for patch in part]))
-            for each, whole, part in zip(method.jigsaw.each, method.jigsaw.all, features, strict=True)
-        ]
-        rows.append(torch.stack([F.normalize(view, dim=0) for view in nine]))
-    return torch.stack(rows, 1)
+        for name, features in method.encoder.backbone({"image": sample}).items():
+            each, whole = method.jigsaw.each[name], method.jigsaw.all[name]
+            rows[name].append(F.normalize(whole(torch.cat([each(patch) for patch in features])), dim=0))
+    return {name: torch.stack(each) for name, each in rows.items()}
 
 
 def cross_entropy(positive: Tensor, negatives: Tensor) -> Tensor:
@@ -52,7 +54,7 @@ def cross_entropy(positive: Tensor, negatives: Tensor) -> Tensor:
     return (logits.logsumexp(1) - logits[:, 0]).mean()
 
 
-def against_bank(method: Any, b: ViewBatch, anchors: Tensor, bank: int, number: int) -> Tensor:
+def against_bank(method: Any, b: ViewBatch, anchors: Tensor, bank: str, number: int) -> Tensor:
     memory = method.banks[bank]
     drawn = memory.drawn(b.index, seed=0, step=b.step, direction=number)
     negatives = torch.stack([memory.entries[drawn[i]] @ anchors[i] for i in range(N)])
@@ -70,35 +72,33 @@ def same_gradients(method: Any, got: Tensor, expected: Tensor) -> None:
 
 def test_pirl_tells_samples_and_their_jigsaws_from_others_by_the_bank_of_samples() -> None:
     method, b = make(PIRL, PIRLConfig(**SMALL)), crops(2)
-    whole, shuffled = method.encoder(b.views[0]), jigsaw_views(method, b, 1)[0]
-    expected = 0.5 * against_bank(method, b, whole, 0, 0) + 0.5 * against_bank(method, b, shuffled, 0, 1)
+    whole, shuffled = method.encoder(b.crop(0))["RGB"], jigsaw_views(method, b)["RGB"]
+    expected = 0.5 * against_bank(method, b, whole, "RGB", 0) + 0.5 * against_bank(method, b, shuffled, "RGB", 1)
     same_gradients(method, method.step(b)["loss"], expected)
-    before = method.banks[0].entries[b.index]
+    before = method.banks["RGB"].entries[b.index]
     method.after_step()
     entries = F.normalize(0.5 * before + 0.5 * whole.detach(), dim=1)
-    assert torch.allclose(method.banks[0].entries[b.index], entries, atol=1e-10), "the bank holds whole samples"
+    assert torch.allclose(method.banks["RGB"].entries[b.index], entries, atol=1e-10), "the bank holds whole samples"
 
 
 def test_cmc_with_jigsaw_meets_the_other_view_in_both_branches() -> None:
     method, b = make(CMCPIRL, CMCPIRLConfig(jigsaw=0.3, **SMALL)), crops(2)
-    whole = [part * math.sqrt(2) for part in method.encoder(b.views[0]).chunk(2, 1)]
+    whole = method.encoder(b.crop(0))
     expected = torch.zeros((), dtype=torch.float64)
-    for branch, (share, views) in enumerate(((0.7, whole), (0.3, list(jigsaw_views(method, b, 2))))):
-        for way, (anchor, other) in enumerate(((0, 1), (1, 0))):
+    for branch, (share, views) in enumerate(((0.7, whole), (0.3, jigsaw_views(method, b)))):
+        for way, (anchor, other) in enumerate((("L", "ab"), ("ab", "L"))):
             expected = expected + share * against_bank(method, b, views[anchor], other, 2 * branch + way)
     same_gradients(method, method.step(b)["loss"], expected)
 
 
 def test_cmc_with_queue_and_jigsaw_meets_the_keys_of_the_other_view() -> None:
     method, b = moved(make(CMCMoCoPIRL, CMCMoCoPIRLConfig(queue_size=QUEUE, temperature=0.2))), crops(3)
-    whole = [part * math.sqrt(2) for part in method.encoder(b.views[0]).chunk(2, 1)]
-    keys = [part * math.sqrt(2) for part in method.keys.encoder(b.views[1]).chunk(2, 1)]
-    stored = [part * math.sqrt(2) for part in method.queue.keys.chunk(2, 1)]
+    whole, keys = method.encoder(b.crop(0)), method.keys.encoder(b.crop(1))
     expected = torch.zeros((), dtype=torch.float64)
-    for views in (whole, list(jigsaw_views(method, b, 2))):
-        for anchor, other in ((0, 1), (1, 0)):
+    for views in (whole, jigsaw_views(method, b)):
+        for anchor, other in (("L", "ab"), ("ab", "L")):
             positive = (views[anchor] * keys[other]).sum(1)
-            expected = expected + 0.5 * cross_entropy(positive, views[anchor] @ stored[other].T)
+            expected = expected + 0.5 * cross_entropy(positive, views[anchor] @ method.queue[other].keys.T)
     same_gradients(method, method.step(b)["loss"], expected)
 
 
@@ -117,10 +117,9 @@ def test_patches_of_one_view_meet_the_whole_of_another(views: str) -> None:
     method, b = make(CMCPatch, CMCPatchConfig(views=views, temperature=0.2)), crops(1)
     assert method.patches.layer == "layer2"
     backbone = method.encoder.backbone
-    names, parts = list(backbone.named), method.encoder(b.views[0]).chunk(len(backbone.named), 1)
-    whole = {name: part * math.sqrt(len(names)) for name, part in zip(names, parts, strict=True)}
-    local = {}
-    for (name, images), head in zip(backbone.views(b.views[0]).items(), method.patches.heads, strict=True):
+    whole, local = method.encoder(b.crop(0)), {}
+    for name, images in backbone.views(b.crop(0)).items():
+        head = method.patches.heads[name]
         local[name] = F.normalize(head(layer_features(backbone.networks[name], images, ["layer2"])["layer2"]), dim=1)
     expected = torch.zeros((), dtype=torch.float64)
     for anchor, other in [("L", "ab"), ("ab", "L")] if views == "lab" else [("L", "L")]:
@@ -138,10 +137,10 @@ def test_strided_crops_are_patches_too() -> None:
     method, b = make(CMCPatch, CMCPatchConfig(views="rgb", strided=True, temperature=0.2)), crops(1)
     backbone = method.encoder.backbone
     names = list(backbone.named)
-    parts = method.encoder(b.views[0]).chunk(2, 1)
-    whole = {name: part * math.sqrt(2) for name, part in zip(names, parts, strict=True)}
+    whole = method.encoder(b.crop(0))
     local: dict[str, Tensor] = {}
-    for (name, images), head in zip(backbone.views(b.views[0]).items(), method.patches.heads, strict=True):
+    for name, images in backbone.views(b.crop(0)).items():
+        head = method.patches.heads[name]
         corners = [images[:, :, top : top + 16, left : left + 16] for top in (0, 8) for left in (0, 8)]
         local[name] = torch.stack([F.normalize(head(backbone.networks[name](crop)), dim=1) for crop in corners], 1)
     expected = torch.zeros((), dtype=torch.float64)
@@ -157,14 +156,14 @@ def test_strided_crops_are_patches_too() -> None:
 
 
 def test_what_stands_for_a_missing_view_does_not_matter_to_patches() -> None:
-    method, b = make(CMCPatch, CMCPatchConfig(views="L,depth")), crops(1, channels=4)
+    method, b = make(CMCPatch, CMCPatchConfig(views="L,depth")), crops(1, "depth")
     before = value(method.step(b)["loss"])
     there = torch.ones(SAMPLES, dtype=torch.bool)
     there[50] = False
     method.know_present({"depth": there})
     losses = []
     for stand_in in (0.0, 0.7):
-        b.views[:, 1, 3] = stand_in  # of sample 50
+        b.views["depth"][:, 1] = stand_in  # of sample 50
         losses.append(value(method.step(b)["loss"]))
     assert losses[0] == losses[1]
     assert losses[0] != before
@@ -180,8 +179,8 @@ def test_a_layer_without_positions_is_refused() -> None:
 @pytest.mark.parametrize("distance", ["l1", "l2"])
 def test_predictions_are_compared_pixel_by_pixel(distance: Any) -> None:
     method = make(Predictive, PredictiveConfig(views="L,depth,normals", graph="core", distance=distance))
-    b = crops(1, channels=7, size=16)
-    views = method.encoder.backbone.views(b.views[0])
+    b = crops(1, "depth", "normals", size=16)
+    views = method.encoder.backbone.views(b.crop(0))
     expected = torch.zeros((), dtype=torch.float64)
     for number, (a, z) in enumerate([("L", "depth"), ("depth", "L"), ("L", "normals"), ("normals", "L")]):
         made = method.decoders[number](method.encoder.backbone.networks[a](views[a]), 16)

@@ -22,7 +22,7 @@ class Frames(Arrays):
     name = "frames"
 
     def __init__(self) -> None:
-        self.images = torch.randint(0, 256, (60, 3, 16, 16), dtype=torch.uint8)
+        self.arrays = {"image": torch.randint(0, 256, (60, 3, 16, 16), dtype=torch.uint8)}
         self.size, self.groups = (16, 16), torch.arange(60) // 5
 
 
@@ -32,8 +32,8 @@ def test_a_jcl_step_in_groups_is_algorithm_1_without_the_keys_of_the_group() -> 
     method.know_groups(groups)
     method.step(b)
     method.after_step()
-    q = method.encoder(b.views[0])
-    k = torch.stack([method.keys.encoder(view) for view in b.views[1:]], 1)
+    q = method.encoder(b.images[0])
+    k = torch.stack([method.keys.encoder(view) for view in b.images[1:]], 1)
     terms = []
     for i in range(N):
         kept = [j for j in range(QUEUE) if (o := int(method.queue.owner[j])) < 0 or groups[o] != groups[b.index[i]]]
@@ -49,6 +49,6 @@ def test_a_run_tells_its_method_the_groups_of_the_data(name: str, tmp_path: Path
     config = presets.small(kind, run, DataConfig(data="frames"), source, views=2)
     method = build(kind, replace(config, optim=replace(config.optim, batch_size=8)), source).method
     told = [each.get_buffer("groups") for each in method.modules() if hasattr(each, "know_groups")]
-    assert len(told) == {"jcl": 2, "cmc": 3, "cmc-moco": 2}.get(name, 1)
+    assert len(told) == {"jcl": 2, "cmc": 3, "cmc-moco": 3}.get(name, 1)
     assert all(groups.tolist() == [number // 5 for number in range(60)] for groups in told)
     assert not any(key.endswith("groups") for key in method.state_dict())

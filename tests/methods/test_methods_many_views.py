@@ -122,7 +122,7 @@ def test_a_step_is_its_equation(name: str, company: str) -> None:
     if company == "groups":
         owner = [7, 5, 7, 6]
         method.know_groups(torch.tensor([*owner, *range(96)]))
-    z = torch.stack([method.encoder(view) for view in b.views])
+    z = torch.stack([method.encoder(view) for view in b.images])
     metrics, expected = method.step(b), naive(z, config, owner)
     assert value(metrics["loss"]) == pytest.approx(value(expected), abs=1e-10)
     parameters = list(method.encoder.parameters())

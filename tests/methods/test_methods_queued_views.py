@@ -24,9 +24,9 @@ def distances(q: Tensor, others: Tensor) -> Tensor:
 
 def algorithm_3(method: CACRMoCo, b: ViewBatch) -> Tensor:
     config = method.config
-    queries = [method.encoder(view) for view in b.views]
+    queries = [method.encoder(view) for view in b.images]
     with torch.no_grad():
-        keys = [method.keys.encoder(view) for view in b.views]
+        keys = [method.keys.encoder(view) for view in b.images]
     pull, push = torch.zeros(()), torch.zeros(())
     for k, q in enumerate(queries):
         cost = distances(q, torch.stack([key for m, key in enumerate(keys) if m != k], 1))  # (N, K)
@@ -57,7 +57,7 @@ def test_a_cacr_step_with_a_queue_is_algorithm_3(with_intra_batch: bool) -> None
 def test_the_keys_of_the_last_view_are_enqueued_as_unit_vectors() -> None:
     method, b = moved(make(CACRMoCo, CACRMoCoConfig(queue_size=QUEUE, views=V))), batch(V)
     method.step(b)
-    last = method.keys.encoder(b.views[-1])
+    last = method.keys.encoder(b.images[-1])
     method.after_step()
     assert torch.allclose(method.queue.keys[:N], last, atol=1e-10)
     assert torch.allclose(method.queue.keys[:N].norm(dim=1), torch.ones(N, dtype=torch.float64))
@@ -66,8 +66,8 @@ def test_the_keys_of_the_last_view_are_enqueued_as_unit_vectors() -> None:
 
 def rows(method: Any, b: ViewBatch) -> list[tuple[Tensor, Tensor]]:
     """Positives and negatives of each view's queries, pair by pair."""
-    queries = [method.encoder(view) for view in b.views]
-    keys = [method.keys.encoder(view) for view in b.views]
+    queries = [method.encoder(view) for view in b.images]
+    keys = [method.keys.encoder(view) for view in b.images]
     owner = method.owners(b.index)
     queued = torch.zeros(N, QUEUE, dtype=torch.bool)
     if method.groups is not None:

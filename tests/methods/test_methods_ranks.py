@@ -12,6 +12,7 @@ from torch import Tensor
 
 from manyview import distributed
 from manyview.encoders import Towers
+from manyview.fields import FIELDS
 from manyview.methods import described, find
 from manyview.methods.base import Method, ViewBatch
 from manyview.train import trainable
@@ -47,7 +48,8 @@ def method_of(variant: str) -> Method:
     config = replace(kind.Config(), **{name: few[name] for name in few if name in known}, **VARIANTS[variant])
     method: Method = make(kind, config)
     if isinstance(method.encoder.backbone, Towers):
-        method.encoder.backbone.std.fill_(50.0)  # of the order of L's: raw, `predictive` would diverge
+        for normalise in method.encoder.backbone.normalise.children():
+            normalise.get_buffer("std").fill_(50.0)  # of the order of L's: raw, `predictive` would diverge
     if "missing" in variant:
         there = torch.arange(100) % 3 != 1
         method.know_present({"depth": there, "normals": ~there | (torch.arange(100) % 3 == 0)})
@@ -66,13 +68,16 @@ def learn(variant: str) -> dict[str, Tensor]:
     losses = []
     for step in range(STEPS):
         generator = torch.Generator().manual_seed(step)
-        views = torch.rand(
-            method.view_count(method.config), SAMPLES, method.encoder.in_channels, 16, 16, generator=generator
-        ).double()
+        crops = method.view_count(method.config)
+        views = {
+            name: torch.rand(crops, SAMPLES, FIELDS[name].channels, 16, 16, generator=generator).double()
+            for name in method.encoder.config.fields
+        }
         index = torch.arange(SAMPLES)  # the same samples each time, so that masking their own keys matters
         if "stand-in" in variant:
             index[3] = 1  # which is on the other rank
-        loss = method.step(ViewBatch(views[:, mine], index[mine], step, STEPS))["loss"]
+        share_of_views = {name: view[:, mine] for name, view in views.items()}
+        loss = method.step(ViewBatch(share_of_views, index[mine], step, STEPS))["loss"]
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -13,6 +13,7 @@ from manyview.cli import main
 from manyview.data import open_source
 from manyview.data.missing import Incomplete
 from manyview.encoders import Towers, load
+from manyview.fields import FIELDS
 from manyview.views.colourspaces import SPLITS
 
 FEW = ["--data", "scenes:64", "--batch-size", "16", "--image-size", "16", "--max-steps", "3", "--contrast-every", "0"]
@@ -29,7 +30,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_run_tells_what_it_learnt_from(run: Path) -> None:
     facts = json.loads((run / "config.json").read_text())
-    assert facts["data"]["planes"] == ["depth", "normals", "segmentation"]
+    assert facts["data"]["fields"] == ["image", "depth", "normals", "segmentation"]
     assert facts["config"]["data"]["missing"] == 0.25
     assert len(lines(run)) == 3
     assert {"loss", "positive", "information"} <= lines(run)[-1].keys()
@@ -38,12 +39,12 @@ def test_a_run_tells_what_it_learnt_from(run: Path) -> None:
 
 def test_the_encoder_takes_what_it_learnt_from_and_normalises_it(run: Path) -> None:
     encoder = load(run)
-    assert encoder.card.planes == ("depth", "normals", "segmentation")
-    source = Incomplete(open_source("scenes:64").showing(encoder.card.planes), 0.25, seed=0)
+    assert encoder.card.fields == ("image", "depth", "normals", "segmentation")
+    source = Incomplete(open_source("scenes:64").select(encoder.card.fields), 0.25, seed=0)
     index = torch.arange(64)
-    samples = source.batch(index) / 255
+    samples = source.batch(index)
     assert isinstance(encoder.backbone, Towers)
-    views = encoder.backbone.views(samples)
+    views = encoder.backbone.views({name: FIELDS[name].values(field) for name, field in samples.items()})
     for name, view in views.items():
         there = source.present[name] if name in source.present else torch.ones(64, dtype=torch.bool)
         channels = view[there].transpose(0, 1).flatten(1)
@@ -97,13 +98,13 @@ def test_views_are_drawn(tmp_path: Path) -> None:
     words = ["views", "--data", "scenes:64", "--method", "cmc", "--views", VIEWS, "--samples", "2", "--out", str(out)]
     assert main(words) == 0
     with Image.open(out) as picture:
-        assert picture.width == 8 + 7 * (96 + 8)  # the original, the view, and five views of it
+        assert picture.width == 8 + 10 * (96 + 8)  # four fields, their views, and L and ab of the image's
 
 
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["cmc", "--views", "lab,depth"], "has no depth, only colours: take --views of colours, such as lab"),
+        (["cmc", "--views", "lab,depth"], "has no depth, only image: take --views of those"),
         (["cmc", "--views", "lab", "--missing", "0.2"], "--missing 0.2 concerns views beyond colours: name some"),
         (["cmc", "--views", "lob"], "--views lob: 'lob' is no view. Take a colour space (lab, luv"),
         (["jcl", "--missing", "0.2"], "--missing 0.2 concerns views beyond colours"),

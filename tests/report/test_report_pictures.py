@@ -24,6 +24,7 @@ class Patches(Arrays):
         coarse = torch.rand(count, 3, 4, 4, generator=generator) * 0.4
         coarse[torch.arange(count), self.labels] += 0.6
         self.images = torch.nn.functional.interpolate(coarse, (32, 32), mode="bilinear").mul(255).byte()
+        self.arrays = {"image": self.images}
 
 
 class Photos(Source):
@@ -40,11 +41,11 @@ class Photos(Source):
     def id(self, index: int) -> str:
         return f"{index}.jpg"
 
-    def read(self, index: int) -> Tensor:
+    def read(self, index: int) -> dict[str, Tensor]:
         if index == BROKEN:
             raise Unreadable("truncated")
-        image = self.patches.read(index)
-        return torch.nn.functional.interpolate(image[None].float(), (40 + index, 300), mode="bilinear")[0].byte()
+        image = self.patches.read(index)["image"][None].float()
+        return {"image": torch.nn.functional.interpolate(image, (40 + index, 300), mode="bilinear")[0].byte()}
 
 
 @pytest.fixture(scope="module")

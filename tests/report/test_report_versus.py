@@ -27,6 +27,7 @@ class Tinted(Arrays):
         kinds = torch.arange(count) % 3
         noise = counter.uniform(1, torch.arange(count * 3 * SIZE**2)).view(count, 3, SIZE, SIZE)
         self.images = (255 * (0.4 * F.one_hot(kinds, 3)[..., None, None] + 0.6 * noise)).byte()
+        self.arrays = {"image": self.images}
         self.labels = kinds if labelled else None
 
 

@@ -22,6 +22,7 @@ class Sorted(Arrays):
         reds = torch.arange(CLASSES).repeat_interleave(100).byte() * 20
         self.images = torch.zeros(len(reds), 3, 8, 8, dtype=torch.uint8)
         self.images[:, 0] = reds.view(-1, 1, 1)
+        self.arrays = {"image": self.images}
         self.size: Any = (8, 8)
         self.name = "sorted"
 
@@ -31,7 +32,7 @@ class OfManySizes(Sorted):
         super().__init__()
         self.size = None
 
-    def batch(self, index: Tensor) -> Tensor:
+    def batch(self, index: Tensor) -> dict[str, Tensor]:
         raise TypeError("images differ in size")
 
 

@@ -23,6 +23,7 @@ RUN, DATA = RunConfig(out=Path("run")), DataConfig(data="somewhere")
 class Images(Arrays):
     def __init__(self, side: int, classes: int) -> None:
         self.images = torch.zeros(1000, 3, side, side, dtype=torch.uint8)
+        self.arrays = {"image": self.images}
         self.size, self.classes = (side, side), tuple(map(str, range(classes)))
 
 
@@ -102,7 +103,7 @@ def test_every_method_of_cmc_takes_a_step_in_its_setups(name: str, setup: Any) -
     method = kind(own, encoder, samples=20, seed=0)
     size = config.views.image_size
     views = torch.rand(kind.view_count(own), 2, 3, size, size, generator=torch.Generator().manual_seed(0))
-    batch = ViewBatch(views, torch.tensor([3, 5]), 0, 10)
+    batch = ViewBatch({"image": views}, torch.tensor([3, 5]), 0, 10)
     if "pirl" in name and setup == "paper-alexnet":
         with pytest.raises(UserError, match="alexnet-half takes images and patches of 64 px or more, not 56"):
             method.step(batch)

@@ -112,7 +112,7 @@ def test_crop_and_flip_equal_an_antialiased_resize_of_the_box(height: int, width
     plan = still(drawn)._replace(area=drawn.area, ratio=drawn.ratio, flip=drawn.flip)
     assert plan.flip.any()
     assert not plan.flip.all()
-    assert_close(augment.apply(images, plan), expected(images, augment, plan))
+    assert_close(augment.apply({"image": images}, plan)["image"], expected(images, augment, plan))
 
 
 @pytest.mark.parametrize("name", ["brightness", "contrast", "saturation", "hue"])
@@ -121,7 +121,7 @@ def test_a_jitter_operation_equals_torchvision(name: str) -> None:
     augment = Augment(replace(PLAIN, hue=0.5), views=4, size=32, seed=2)
     drawn = augment.plan(torch.arange(8), 0)
     plan = still(drawn)._replace(jitter=torch.ones_like(drawn.jitter), **{name: getattr(drawn, name)})
-    views = augment.apply(images, plan)
+    views = augment.apply({"image": images}, plan)["image"]
     assert_close(views, expected(images, augment, plan))
     assert (views[:, 2:] - images[2:] / 255).abs().amax() > 0.1, "the operation must do something"
 
@@ -136,7 +136,7 @@ def test_a_hue_of_every_corner_of_the_colour_cube_turns_as_in_torchvision() -> N
     drawn = augment.plan(torch.arange(1), 0)
     turns = torch.linspace(-0.5, 0.5, 21).view(1, 21)
     plan = still(drawn)._replace(jitter=torch.ones_like(drawn.jitter), hue=turns)
-    assert_close(augment.apply(images, plan), expected(images, augment, plan))
+    assert_close(augment.apply({"image": images}, plan)["image"], expected(images, augment, plan))
 
 
 def test_greyscale_equals_torchvision() -> None:
@@ -145,7 +145,7 @@ def test_greyscale_equals_torchvision() -> None:
     drawn = augment.plan(torch.arange(4), 0)
     plan = still(drawn)._replace(grey=drawn.grey)
     assert plan.grey.any()
-    assert_close(augment.apply(images, plan), expected(images, augment, plan))
+    assert_close(augment.apply({"image": images}, plan)["image"], expected(images, augment, plan))
 
 
 @pytest.mark.parametrize("size", [16, 32, 113, 160])  # the last two are blurred in bands
@@ -156,14 +156,14 @@ def test_blur_covers_three_sigma_and_equals_torchvision_with_that_kernel_size(si
     plan = still(drawn)._replace(blur=drawn.blur, sigma=drawn.sigma)
     assert plan.sigma[plan.blur].max() > 1.5
     assert plan.sigma[plan.blur].min() < 0.5
-    assert_close(augment.apply(images, plan), expected(images, augment, plan))
+    assert_close(augment.apply({"image": images}, plan)["image"], expected(images, augment, plan))
 
 
 def test_blur_of_a_view_smaller_than_the_kernel_keeps_a_flat_image_flat() -> None:
     augment = Augment(replace(PLAIN, blur=1.0, sigma=(2.0, 2.0)), views=2, size=4, seed=0)
     plan = still(augment.plan(torch.arange(1), 0))
     plan = plan._replace(blur=torch.ones_like(plan.blur))
-    views = augment.apply(torch.full((1, 3, 4, 4), 51, dtype=torch.uint8), plan)
+    views = augment.apply({"image": torch.full((1, 3, 4, 4), 51, dtype=torch.uint8)}, plan)["image"]
     assert_close(views, torch.full_like(views, 0.2))
 
 
@@ -173,7 +173,7 @@ def test_solarise_equals_torchvision() -> None:
     drawn = augment.plan(torch.arange(4), 0)
     plan = still(drawn)._replace(solarise=drawn.solarise)
     assert plan.solarise.any()
-    assert_close(augment.apply(images, plan), expected(images, augment, plan))
+    assert_close(augment.apply({"image": images}, plan)["image"], expected(images, augment, plan))
 
 
 @pytest.mark.parametrize("grey_first", [False, True])
@@ -184,15 +184,17 @@ def test_the_whole_chain_equals_torchvision(height: int, width: int, size: int, 
     recipe = replace(PLAIN, grey_first=grey_first, hue=0.5, solarise=0.3, threshold=-1.0)
     augment = Augment(recipe, views=3, size=size, seed=6)
     plan = augment.plan(torch.arange(24), 0)
-    assert_close(augment.apply(images, plan), expected(images, augment, plan))
+    assert_close(augment.apply({"image": images}, plan)["image"], expected(images, augment, plan))
 
 
 def test_normalisation_is_the_last_operation() -> None:
     images = pictures(4, 32, 32)
     plain, normalised = (Augment(r, views=2, size=32, seed=7) for r in (PLAIN, RECIPES["simclr"]))
     plan = plain.plan(torch.arange(4), 0)
-    wanted = reference.normalize(plain.apply(images, plan), list(normalised.recipe.mean), list(normalised.recipe.std))
-    torch.testing.assert_close(normalised.apply(images, plan), wanted, atol=1e-5, rtol=0)
+    wanted = reference.normalize(
+        plain.apply({"image": images}, plan)["image"], list(normalised.recipe.mean), list(normalised.recipe.std)
+    )
+    torch.testing.assert_close(normalised.apply({"image": images}, plan)["image"], wanted, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize(("height", "width"), [(120, 160), (30, 24), (64, 64)])
@@ -200,7 +202,7 @@ def test_crops_cut_in_uint8_are_within_one_step_of_the_float_crop(height: int, w
     augment = Augment(PLAIN, views=5, size=48, seed=8)
     image = pictures(3, height, width)[2]
     boxes = augment.boxes(augment.plan(torch.tensor([9]), 2), height, width)[0].tolist()
-    crops = augment.crop(image, 9, 2)
+    crops = augment.crop({"image": image}, 9, 2)["image"]
     assert crops.dtype == torch.uint8
     for crop, (top, left, tall, wide) in zip(crops, boxes, strict=True):
         exact = reference.resized_crop(image / 255, top, left, tall, wide, [48, 48], antialias=True)
@@ -212,8 +214,12 @@ def test_crops_of_a_worker_and_whole_images_give_the_same_views_up_to_rounding()
     images = pictures(10, 60, 44)
     index = torch.arange(10) + 100
     plan = augment.plan(index, 3)
-    crops = torch.stack([augment.crop(image, int(i), 3) for image, i in zip(images, index, strict=True)])
-    difference = (augment.apply(crops, plan) - augment.apply(images, plan)).abs()
+    crops = torch.stack(
+        [augment.crop({"image": image}, int(i), 3)["image"] for image, i in zip(images, index, strict=True)]
+    )
+    difference = (
+        augment.apply({"image": crops}, plan, cut=True)["image"] - augment.apply({"image": images}, plan)["image"]
+    ).abs()
     # Jitter amplifies a step of 1/255: up to ×1.8 for each of brightness, contrast and saturation.
     assert difference.mean() < 1 / 255
     assert difference.amax() < 8 / 255
@@ -229,9 +235,9 @@ def test_photographs_give_the_same_views_as_torchvision() -> None:
         image = pil_to_tensor(Image.open(path).convert("RGB"))
         plan = augment.plan(torch.tensor([number]), 0)
         wanted = expected(image.unsqueeze(0), augment, plan)
-        assert_close(augment.apply(image.unsqueeze(0), plan), wanted)
-        crops = augment.crop(image, number, 0).unsqueeze(0)
-        assert (augment.apply(crops, plan) - wanted).abs().amax() < 5 / 255
+        assert_close(augment.apply({"image": image.unsqueeze(0)}, plan)["image"], wanted)
+        crops = augment.crop({"image": image}, number, 0)["image"].unsqueeze(0)
+        assert (augment.apply({"image": crops}, plan, cut=True)["image"] - wanted).abs().amax() < 5 / 255
 
 
 @pytest.mark.slow  # the compiler takes its time
@@ -243,5 +249,13 @@ def test_compiled_views_are_the_same(size: int) -> None:
         Augment(RECIPES["moco-v2"], views=4, size=size, seed=1, compile=compile) for compile in (False, True)
     )
     plan = plain.plan(torch.arange(6), 0)
-    torch.testing.assert_close(compiled.apply(images, plan), plain.apply(images, plan), rtol=0, atol=1e-4)
-    assert torch.equal(pickle.loads(pickle.dumps(compiled)).apply(images, plan), compiled.apply(images, plan))
+    torch.testing.assert_close(
+        compiled.apply({"image": images}, plan)["image"],
+        plain.apply({"image": images}, plan)["image"],
+        rtol=0,
+        atol=1e-4,
+    )
+    assert torch.equal(
+        pickle.loads(pickle.dumps(compiled)).apply({"image": images}, plan)["image"],
+        compiled.apply({"image": images}, plan)["image"],
+    )

@@ -108,9 +108,9 @@ def test_a_magnitude_beyond_the_scale_is_refused() -> None:
 def test_a_recipe_with_it_behind_is_the_recipe_and_then_it() -> None:
     images, index = PICTURES.repeat(3, 1, 1, 1), torch.arange(3 * len(PICTURES))
     plain, followed = (Augment(recipe(name, normalise=False), views=2, size=24, seed=5) for name in ("cmc", "cmc+ra"))
-    before = (plain.apply(images, plain.plan(index, 1)) * 255).round().to(torch.uint8)
+    before = (plain.apply({"image": images}, plain.plan(index, 1))["image"] * 255).round().to(torch.uint8)
     plan = followed.plan(index, 1)
-    after = followed.apply(images, plan) * 255
+    after = followed.apply({"image": images}, plan)["image"] * 255
     alone = RandAugment(operations=2, magnitude=9, seed=5)
     for view in range(2):
         expected = alone.apply(before[view].contiguous(), RandPlan(plan.operation[:, view], plan.backwards[:, view]))

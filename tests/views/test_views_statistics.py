@@ -14,7 +14,7 @@ from manyview.views.statistics import Statistics, mean_chroma, measure, refuse_g
 
 @cache
 def scenes() -> Tensor:
-    return Scenes(40, size=16).batch(torch.arange(40))
+    return Scenes(40, size=16).batch(torch.arange(40))["image"]
 
 
 def measured(name: str) -> tuple[Statistics, Tensor]:
@@ -58,8 +58,8 @@ def test_any_views_can_be_measured() -> None:
 def test_a_source_is_measured_on_a_sample_of_it() -> None:
     source = Scenes(500, size=8)
     chosen = sampled(len(source), 200, seed=0)
-    few = measure(split(source.batch(part), "lab") for part in chosen.split(64))
-    every = measure([split(source.batch(torch.arange(500)), "lab")])
+    few = measure(split(source.batch(part)["image"], "lab") for part in chosen.split(64))
+    every = measure([split(source.batch(torch.arange(500))["image"], "lab")])
     assert few.mean["L"][0] == pytest.approx(every.mean["L"][0], abs=0.2 * every.std["L"][0])
 
 

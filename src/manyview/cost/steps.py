@@ -11,6 +11,7 @@ from torch import Tensor
 from manyview.config import OptimConfig
 from manyview.data import Batch
 from manyview.encoders import Encoder, EncoderConfig, Momentum, build_encoder
+from manyview.fields import IMAGE
 from manyview.methods import find
 from manyview.methods.base import Method
 from manyview.train import build_optimizer, build_schedule, train
@@ -54,19 +55,19 @@ class Ready(Augment):
 
     def __init__(self, augment: Augment, images: Tensor) -> None:
         self._plan = augment.plan(torch.arange(len(images)), 0)
-        self.made = augment.apply(images, self._plan)  # (V, N, 3, h, w)
+        self.made = augment.apply({IMAGE: images}, self._plan)[IMAGE]  # (V, N, 3, h, w)
 
     def plan(self, *_: Any, **__: Any) -> Plan:
         return self._plan
 
-    def apply(self, *_: Any, **__: Any) -> Tensor:
-        return self.made
+    def apply(self, *_: Any, **__: Any) -> dict[str, Tensor]:
+        return {IMAGE: self.made}
 
 
 def endless(images: Tensor) -> Iterator[Batch]:
     """The same batch of images (N, 3, H, W) for every step."""
     index = torch.arange(len(images))
-    return (Batch(step, step, index, images) for step in itertools.count())
+    return (Batch(step, step, index, {IMAGE: images}) for step in itertools.count())
 
 
 def loop(method: Method, batches: Iterable[Batch], augment: Augment, *, device: str = "cpu") -> Steps:

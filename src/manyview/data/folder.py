@@ -18,6 +18,7 @@ from torch import Tensor
 from manyview.counter import permutation
 from manyview.data.source import UNREADABLE_SHARE, Names, Source, Unreadable, digest, note, track
 from manyview.errors import UserError
+from manyview.fields import IMAGE
 
 __all__ = ["ENDINGS", "Folder", "ImageFiles", "Probe", "decode", "first_image", "is_image", "label"]
 
@@ -172,10 +173,10 @@ class ImageFiles(Source):
     def open(self, index: int) -> IO[bytes]:
         """The bytes of one file."""
 
-    def read(self, index: int) -> Tensor:
+    def read(self, index: int) -> dict[str, Tensor]:
         try:
             with self.open(index) as file:
-                return decode(file)
+                return {IMAGE: decode(file)}
         except OSError as error:
             raise Unreadable(_reason(error)) from error
 

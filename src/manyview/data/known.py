@@ -11,6 +11,7 @@ from rich.console import Console
 from manyview.data.folder import Folder
 from manyview.data.source import Arrays, Source, digest
 from manyview.errors import UserError
+from manyview.fields import IMAGE
 
 __all__ = ["KNOWN", "imagenet100_classes", "open_known"]
 
@@ -38,12 +39,13 @@ class TorchvisionSet(Arrays):
             ) from error
         labels = np.asarray(data.labels if name == "stl10" else data.targets)
         self.name = name
-        self.images = torch.from_numpy(_channels_first(data.data))
-        self.size = (self.images.shape[2], self.images.shape[3])
+        images = torch.from_numpy(_channels_first(data.data))
+        self.arrays = {IMAGE: images}
+        self.size = (images.shape[2], images.shape[3])
         if labelled and labels.min() >= 0:  # STL-10's unlabelled images are marked -1
             self.labels = torch.from_numpy(labels.astype(np.int64))
             self.classes = tuple(data.classes)
-        self.fingerprint = digest(name.encode(), split.encode(), str(len(self.images)).encode())
+        self.fingerprint = digest(name.encode(), split.encode(), str(len(images)).encode())
 
 
 def _channels_first(images: "np.ndarray[Any, np.dtype[np.uint8]]") -> "np.ndarray[Any, np.dtype[np.uint8]]":

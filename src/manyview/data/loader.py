@@ -4,8 +4,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 import torch
@@ -23,7 +23,8 @@ _GIVE_UP = 64  # unreadable images in a row: the disk is gone, not an image
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
-Crop = Callable[[Tensor, int, int], Tensor]  # sample (C, H, W), index, epoch -> (V, C, h, w) uint8
+Crop = Callable[[Mapping[str, Tensor], int, int], dict[str, Tensor]]
+"""Fields (c, H, W) of a sample, its number, epoch -> views (V, c, h, w) by name, of the fields' types."""
 
 
 @dataclass
@@ -33,9 +34,23 @@ class Batch:
     step: int
     epoch: int
     index: Tensor  # (N,) int64
-    images: Tensor  # uint8: whole samples (N, C, H, W), or crops cut by the workers (N, V, C, h, w)
+    fields: dict[str, Tensor]  # whole fields (N, c, H, W), or crops (N, V, c, h, w) by the name of the view
+    cut: bool = False  # whether they are crops
     unreadable: tuple[int, ...] = ()  # samples that others stand in for
     reasons: tuple[str, ...] = ()  # why, one for each
+
+    def chunk(self, parts: int) -> list["Batch"]:
+        """In equal parts."""
+        indexes = self.index.chunk(parts)
+        pieces = {name: field.chunk(parts) for name, field in self.fields.items()}
+        return [
+            replace(self, index=index, fields={name: piece[part] for name, piece in pieces.items()})
+            for part, index in enumerate(indexes)
+        ]
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> "Batch":
+        """With every field changed alike."""
+        return replace(self, fields={name: function(field) for name, field in self.fields.items()})
 
 
 class Loader:
@@ -59,7 +74,7 @@ class Loader:
         rank: int = 0,
         world: int = 1,
     ) -> None:
-        """`crop` cuts all views of an image in the workers; it is used when the images differ in size."""
+        """`crop` cuts all views of a sample in the workers; it is used when the samples differ in size."""
         if batch_size < 1 or batch_size > len(source):
             raise UserError(
                 f"--batch-size {batch_size} is not between 1 and the {len(source):,} samples of '{source.name}': "
@@ -111,21 +126,22 @@ class _Fetch:
             index = torch.tensor(numbers)
             return Batch(step, epoch, index, self.source.batch(index))
         assert self.crop is not None
-        images, kept = torch.empty(0), []
+        fields: dict[str, Tensor] = {}
+        kept = []
         failures: dict[int, str] = {}
         for place, number in enumerate(numbers):
-            image, stand_in, failed = _read_or_next(self.source, number)
-            crops = self.crop(image, stand_in, epoch)
-            if place == 0:
-                images = crops.new_empty(len(numbers), *crops.shape)
-            images[place] = crops  # while they are in the cache; a list of them would need the memory twice
+            sample, stand_in, failed = _read_or_next(self.source, number)
+            for name, crops in self.crop(sample, stand_in, epoch).items():
+                if place == 0:
+                    fields[name] = crops.new_empty(len(numbers), *crops.shape)
+                fields[name][place] = crops  # while they are in the cache; a list of them would need the memory twice
             kept.append(stand_in)
             failures |= failed
-        return Batch(step, epoch, torch.tensor(kept), images, tuple(failures), tuple(failures.values()))
+        return Batch(step, epoch, torch.tensor(kept), fields, True, tuple(failures), tuple(failures.values()))
 
 
-def _read_or_next(source: Source, number: int) -> tuple[Tensor, int, dict[int, str]]:
-    """The image of this sample or of the next that can be read, its number, and the reasons of those passed over."""
+def _read_or_next(source: Source, number: int) -> tuple[dict[str, Tensor], int, dict[int, str]]:
+    """This sample or the next that can be read, its number, and the reasons of those passed over."""
     failed: dict[int, str] = {}
     for ahead in range(min(_GIVE_UP, len(source))):
         candidate = (number + ahead) % len(source)

@@ -1,16 +1,17 @@
-"""Any source as one memory-mapped file of uint8 images, in the safetensors format."""
+"""Any source as one memory-mapped file, in the safetensors format: a tensor for each field."""
 
 import json
 import re
+import shutil
+import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 import torch
-import torch.nn.functional as F
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
@@ -28,12 +29,14 @@ from manyview.data.source import (
     track,
 )
 from manyview.errors import UserError
-from manyview.stack import PLANES, channels_of
+from manyview.fields import FIELDS
 
 __all__ = ["Packed", "SizesDifferError", "cache_path", "pack", "pack_once"]
 
 _METADATA = "manyview-pack"
-_FORMAT = 1
+_FORMAT = 2
+_TYPES = {torch.uint8: "U8", torch.uint16: "U16"}
+_PRESENT = "present."  # before the name of a field: which samples have it
 _CHUNK_BYTES = 4 << 20  # what a worker hands over at once; shared memory may be as small as 64 MiB
 _PARALLEL = 2_000  # samples from which worker processes pay
 
@@ -52,13 +55,18 @@ class Packed(Arrays):
         self._labelled = labelled
         facts, tensors = _load(self.path)
         self.name = facts["name"]
-        self.images = tensors["images"]
-        self.size = (self.images.shape[2], self.images.shape[3])
+        self.arrays = {name: tensors[name] for name in facts["fields"]}
+        self.fields = self.selected = tuple(facts["fields"])
+        height, width = self.arrays[self.fields[0]].shape[2:]
+        self.size = (height, width)
         self.fingerprint = facts["fingerprint"]
         self.preprocess = facts["preprocess"]
-        self.planes = tuple(facts["planes"])
         self.ids = Names(tensors["ids"].numpy().tobytes())
         self.unreadable = tuple((id_, reason) for id_, reason in facts["unreadable"])
+        present = {name: tensors[_PRESENT + name].bool() for name in self.fields if _PRESENT + name in tensors}
+        self.present = present or None
+        self.groups = tensors["groups"].clone() if "groups" in tensors else None
+        self.group_names = facts["group_names"]
         if labelled and "labels" in tensors:
             self.labels = tensors["labels"].clone()
             self.classes = tuple(facts["classes"])
@@ -66,18 +74,19 @@ class Packed(Arrays):
     def id(self, index: int) -> str:
         return self.ids[range(len(self))[index]]
 
-    def showing(self, planes: Sequence[str]) -> Source:
-        if self.origin is None or tuple(planes) == self.planes:
-            return super().showing(planes)
-        shown = self.origin.showing(planes)
-        return pack_once(shown, cache_path(shown, shown.fingerprint), labelled=self._labelled)
+    def select(self, names: Iterable[str]) -> Source:
+        names = tuple(names)
+        if self.origin is None or set(names) <= set(self.arrays):
+            return super().select(names)
+        chosen = self.origin.select(names)
+        return pack_once(chosen, cache_path(chosen, chosen.fingerprint), labelled=self._labelled)
 
     def __reduce__(self) -> tuple[Any, ...]:  # a mapped tensor would be copied
-        return _reopen, (self.path, self._labelled)
+        return _reopen, (self.path, self._labelled, self.selected)
 
 
-def _reopen(path: Path, labelled: bool) -> Packed:
-    return Packed(path, labelled=labelled)
+def _reopen(path: Path, labelled: bool, selected: tuple[str, ...]) -> Source:
+    return Packed(path, labelled=labelled).select(selected)
 
 
 def _load(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -85,11 +94,15 @@ def _load(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     try:
         with safe_open(path, framework="pt") as file:
             facts = json.loads((file.metadata() or {}).get(_METADATA, "null"))
-            _require(isinstance(facts, dict) and facts.get("format") == _FORMAT, "it is of another kind")
+            _require(isinstance(facts, dict), "it is of another kind")
+            _require(facts.get("format") == _FORMAT, "it was packed by another version of manyview")
+            names = facts.get("fields")
+            known = isinstance(names, list) and bool(names) and all(name in list(FIELDS) for name in names)
+            _require(known, "its fields are unknown")
             dtypes = {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
-            expected = {"images": "U8", "ids": "U8", "unreadable": "U8"} | (
-                {"labels": "I64"} if "labels" in dtypes else {}
-            )
+            optional = {"labels": "I64", "groups": "I64"} | {_PRESENT + name: "U8" for name in names}
+            expected = {name: _TYPES[FIELDS[name].dtype] for name in names} | {"ids": "U8", "unreadable": "U8"}
+            expected |= {name: kind for name, kind in optional.items() if name in dtypes}
             _require(dtypes == expected, "it holds other tensors")
             tensors = {name: file.get_tensor(name) for name in dtypes}
         facts["unreadable"] = json.loads(tensors["unreadable"].numpy().tobytes())
@@ -111,18 +124,16 @@ def _require(condition: bool, otherwise: str) -> None:
 
 
 def _check(facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-    images, ids, labels = tensors["images"], tensors["ids"], tensors.get("labels")
-    planes = facts.setdefault("planes", [])
-    _require(
-        isinstance(planes, list) and all(isinstance(plane, str) and plane in PLANES for plane in planes),
-        "its further images are unknown",
-    )
-    channels = channels_of(planes)
-    _require(
-        images.ndim == 4 and images.shape[1] == channels and images.numel() > 0,
-        f"its images are not (n, {channels}, height, width)",
-    )
-    _require(int((ids == 0).sum()) >= len(images), "ids are missing")
+    ids, labels, groups = tensors["ids"], tensors.get("labels"), tensors.get("groups")
+    count, _, height, width = tensors[facts["fields"][0]].shape if tensors[facts["fields"][0]].ndim == 4 else [0] * 4
+    for name in facts["fields"]:
+        shape = (count, FIELDS[name].channels, height, width)
+        _require(
+            tensors[name].shape == shape and tensors[name].numel() > 0,
+            f"its field {name} is not (n, {FIELDS[name].channels}, height, width), or not like the others",
+        )
+        _require(tensors.get(_PRESENT + name, ids[:count]).shape == (count,), "what is missing is not told of each")
+    _require(int((ids == 0).sum()) >= count, "ids are missing")
     texts = (facts.get("name"), facts.get("fingerprint"), facts.get("preprocess"))
     _require(all(isinstance(text, str) for text in texts), "its description is not whole")
     classes: Any = facts.get("classes")
@@ -134,8 +145,16 @@ def _check(facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     _require(
         isinstance(pairs, list) and all(_is_pair(pair) for pair in pairs), "its list of unreadable images is not one"
     )
+    group_names: Any = facts.get("group_names")
+    _require(
+        isinstance(group_names, list) and all(isinstance(name, str) for name in group_names), "its groups have no names"
+    )
+    if groups is not None:
+        _require(groups.shape == (count,), f"{groups.numel()} groups for {count} samples")
+        known = len(group_names) or groups.max() + 1
+        _require(bool((groups >= 0).all() and (groups < known).all()), "its groups exceed their names")
     if labels is not None:
-        _require(labels.shape == images.shape[:1], f"{labels.numel()} labels for {len(images)} images")
+        _require(labels.shape == (count,), f"{labels.numel()} labels for {count} samples")
         _require(bool((labels >= 0).all() and (labels < len(classes)).all()), "its labels exceed its classes")
 
 
@@ -160,7 +179,7 @@ def pack_once(source: Source, path: Path, *, labelled: bool = True) -> Packed:
         try:
             found = Packed(path, labelled=labelled)
             found.name = source.name  # the path may have been written in another way when it was packed
-            found.origin = source
+            found.origin, found.fields = source, source.fields
             return found
         except UserError:
             note(f"{path} is damaged and will be made again")
@@ -172,7 +191,7 @@ def pack_once(source: Source, path: Path, *, labelled: bool = True) -> Packed:
         + (f"; {len(packed.unreadable):,} cannot be read and were left out" if packed.unreadable else "")
     )
     packed = Packed(path, labelled=labelled)
-    packed.origin = source
+    packed.origin, packed.fields = source, source.fields
     return packed
 
 
@@ -180,15 +199,15 @@ def cache_path(source: Source, key: str) -> Path:
     """Where the packed copy of a source belongs; `key` changes whenever its pixels do."""
     # A few pixels belong to it too: they notice when the code that makes them has changed.
     some = [len(source) * i // 4 for i in range(4)]
-    images = [_read(source, i) for i in some] if source.size is None else [source.batch(torch.tensor(some))]
-    pixels = [image.numpy().tobytes() if isinstance(image, Tensor) else b"" for image in images]
+    samples = [_read(source, i) for i in some] if source.size is None else [source.batch(torch.tensor(some))]
+    pixels = [field.numpy().tobytes() for sample in samples if isinstance(sample, dict) for field in sample.values()]
     labels = b"" if source.labels is None else source.labels.numpy().tobytes()
     mark = digest(str(_FORMAT).encode(), key.encode(), labels, *pixels)
     readable = re.sub(r"[^\w.]+", "-", source.name, flags=re.ASCII).strip("-.")[-40:]
     return cache_directory() / f"{readable}-{mark}.safetensors"
 
 
-def _read(source: Source, index: int) -> Tensor | Unreadable:
+def _read(source: Source, index: int) -> dict[str, Tensor] | Unreadable:
     try:
         return source.read(index)
     except Unreadable as reason:
@@ -206,7 +225,7 @@ def _pack(source: Source, path: Path, image_size: int | None, progress: bool, ot
 
 def _write(source: Source, path: Path, image_size: int | None, progress: bool) -> None:
     size = (image_size, image_size) if image_size else source.size or _first_size(source)
-    chunk = max(1, min(256, _CHUNK_BYTES // (channels_of(source.planes) * size[0] * size[1])))
+    chunk = max(1, min(256, _CHUNK_BYTES // (_pixel_bytes(source.selected) * size[0] * size[1])))
     starts = range(0, len(source), chunk)
     # The workers are forked here, before the progress bar has a thread.
     chunks = read_ahead(
@@ -217,8 +236,8 @@ def _write(source: Source, path: Path, image_size: int | None, progress: bool) -
     kept: list[int] = []
     failed: list[tuple[str, str]] = []
     with _Writer.aside(path, source, size) as writer:
-        for images, numbers, reasons in track(chunks, f"packing {source.name}", len(starts), show=progress):
-            writer.file.write(images.numpy().tobytes())
+        for fields, numbers, reasons in track(chunks, f"packing {source.name}", len(starts), show=progress):
+            writer.add(fields)
             kept += numbers
             failed += [(source.id(number), reason) for number, reason in reasons.items()]
             if len(failed) > UNREADABLE_SHARE * len(source):
@@ -229,61 +248,71 @@ def _write(source: Source, path: Path, image_size: int | None, progress: bool) -
         writer.finish(kept, failed, resized=image_size is not None)
 
 
+def _pixel_bytes(names: Iterable[str]) -> int:
+    return sum(FIELDS[name].channels * FIELDS[name].dtype.itemsize for name in names)
+
+
 def _first_size(source: Source) -> tuple[int, int]:
     for index in range(len(source)):
-        image = _read(source, index)
-        if isinstance(image, Tensor):
-            return image.shape[1], image.shape[2]
+        sample = _read(source, index)
+        if isinstance(sample, dict):
+            return _size(sample)
     raise UserError(f"not one image of '{source.name}' can be read: check the files")
+
+
+def _size(sample: dict[str, Tensor]) -> tuple[int, int]:
+    height, width = next(iter(sample.values())).shape[-2:]
+    return height, width
 
 
 @dataclass
 class _Reader:
-    """Runs of samples as (N, C, H, W) images, the numbers of those that could be read, and why the others could not."""
+    """Runs of samples as fields (N, c, H, W), the numbers of those that could be read, and why the others could not."""
 
     source: Source
     size: tuple[int, int]
     image_size: int | None
 
-    def __call__(self, numbers: range) -> tuple[Tensor, list[int], dict[int, str]]:
+    def __call__(self, numbers: range) -> tuple[dict[str, Tensor], list[int], dict[int, str]]:
         if self.source.size is not None:
             return self._fit(self.source.batch(torch.tensor(numbers))), list(numbers), {}
-        images, reasons = {}, {}
+        samples, reasons = {}, {}
         for number in numbers:
-            image = _read(self.source, number)
-            if isinstance(image, Unreadable):
-                reasons[number] = str(image)
+            sample = _read(self.source, number)
+            if isinstance(sample, Unreadable):
+                reasons[number] = str(sample)
                 continue
-            images[number] = self._fit(image[None])
-            if images[number].shape[2:] != self.size:
-                (height, width), (_, other_height, other_width) = self.size, image.shape
+            samples[number] = self._fit({name: field[None] for name, field in sample.items()})
+            if _size(samples[number]) != self.size:
+                (height, width), (other_height, other_width) = self.size, _size(sample)
                 raise SizesDifferError(
                     f"the images of '{self.source.name}' differ in size ({height} × {width}, but {other_height} × "
                     f"{other_width} for {self.source.id(number)}): choose one with --image-size"
                 )
-        stacked = torch.cat(list(images.values())) if images else torch.empty(0, dtype=torch.uint8)
-        return stacked, list(images), reasons
+        names = self.source.selected if samples else ()
+        return {name: torch.cat([each[name] for each in samples.values()]) for name in names}, list(samples), reasons
 
-    def _fit(self, images: Tensor) -> Tensor:
-        """(N, C, H, W) -> the centre of what the shorter side's resizing gives."""
+    def _fit(self, fields: dict[str, Tensor]) -> dict[str, Tensor]:
+        """(N, c, H, W) -> the centre of what the shorter side's resizing gives."""
         if self.image_size is None:
-            return images
-        side, (height, width) = self.image_size, images.shape[2:]
+            return fields
+        side, (height, width) = self.image_size, _size(fields)
         resized = [max(side, round(length * side / min(height, width))) for length in (height, width)]
         if resized != [height, width]:
-            images = F.interpolate(images, size=resized, mode="bilinear", antialias=True)
+            fields = {name: FIELDS[name].resized(field, (resized[0], resized[1])) for name, field in fields.items()}
         top, left = ((length - side) // 2 for length in resized)
-        return images[:, :, top : top + side, left : left + side].contiguous()
+        return {name: field[:, :, top : top + side, left : left + side].contiguous() for name, field in fields.items()}
 
 
 @dataclass
 class _Writer:
-    """Writes a safetensors file whose number of images is known only at the end, without holding them in memory.
+    """Writes a safetensors file whose number of samples is known only at the end, without holding them in memory.
 
-    The images come first, behind a header of reserved length (the format allows it to be padded with spaces).
+    The fields come first, behind a header of reserved length (the format allows it to be padded with spaces). A tensor
+    lies in one piece, so all fields but the first wait in files of their own.
     """
 
-    file: IO[bytes]
+    files: dict[str, IO[bytes]]  # by field; the first is the packed file itself
     source: Source
     size: tuple[int, int]
 
@@ -291,10 +320,18 @@ class _Writer:
     @contextmanager
     def aside(cls, path: Path, source: Source, size: tuple[int, int]) -> Iterator["_Writer"]:
         """Under the file's name only when it is whole and on the disk."""
-        with replacing(path) as file:
-            writer = cls(file, source, size)
-            file.seek(8 + writer.reserved)
+        # Numbers of two bytes first, so that they lie at even places.
+        first, *others = sorted(source.selected, key=lambda name: -FIELDS[name].dtype.itemsize)
+        with ExitStack() as stack:
+            files = {first: stack.enter_context(replacing(path))}
+            files |= {name: stack.enter_context(tempfile.TemporaryFile(dir=path.parent)) for name in others}
+            writer = cls(files, source, size)
+            files[first].seek(8 + writer.reserved)
             yield writer
+
+    def add(self, fields: dict[str, Tensor]) -> None:
+        for name, field in fields.items():
+            self.files[name].write(field.numpy().tobytes())
 
     @property
     def reserved(self) -> int:
@@ -302,43 +339,57 @@ class _Writer:
         length = len(
             self._header(len(self.source), ids=0, unreadable=0, fingerprint=self.source.fingerprint, resized=True)
         )
-        return -(-length // 8) * 8 + 256
+        return -(-length // 8) * 8 + 512
 
     def finish(self, kept: list[int], failed: list[tuple[str, str]], *, resized: bool) -> None:
-        source = self.source
+        source, (file, *others) = self.source, self.files.values()
+        for other in others:
+            other.seek(0)
+            shutil.copyfileobj(other, file)
+        there = [mask[kept].to(torch.uint8).numpy().tobytes() for mask in self._present.values()]
         ids = b"".join(source.id(number).encode() + b"\0" for number in kept)
-        ids += b"\0" * (
-            -(len(kept) * channels_of(source.planes) * self.size[0] * self.size[1] + len(ids)) % 8
-        )  # aligns the labels
+        before = len(kept) * (_pixel_bytes(self.files) * self.size[0] * self.size[1] + len(there)) + len(ids)
+        ids += b"\0" * (-before % 8)  # aligns the labels
         unreadable = json.dumps(failed).encode()
-        labels = b"" if source.labels is None else source.labels[kept].numpy().tobytes()
-        self.file.write(ids + labels + unreadable)
+        numbers = [each[kept].numpy().tobytes() for each in (source.labels, source.groups) if each is not None]
+        file.write(b"".join([*there, ids, *numbers, unreadable]))
         changed = resized or failed
         mark = (
             digest(source.fingerprint.encode(), repr((self.size, failed)).encode()) if changed else source.fingerprint
         )
         header = self._header(len(kept), ids=len(ids), unreadable=len(unreadable), fingerprint=mark, resized=resized)
-        self.file.seek(0)
-        self.file.write(self.reserved.to_bytes(8, "little") + header.ljust(self.reserved))
+        file.seek(0)
+        file.write(self.reserved.to_bytes(8, "little") + header.ljust(self.reserved))
+
+    @property
+    def _present(self) -> dict[str, Tensor]:
+        return {name: mask for name, mask in (self.source.present or {}).items() if name in self.files}
 
     def _header(self, count: int, *, ids: int, unreadable: int, fingerprint: str, resized: bool) -> bytes:
-        channels, (height, width) = channels_of(self.source.planes), self.size
+        source, (height, width) = self.source, self.size
         facts = {
             "format": _FORMAT,
-            "name": self.source.name,
-            "classes": self.source.classes,
+            "name": source.name,
+            "fields": source.selected,
+            "classes": source.classes,
+            "group_names": list(source.group_names),
             "fingerprint": fingerprint,
-            "planes": self.source.planes,
             "preprocess": f"shorter side resized to {height}, centre crop {height} × {width}"
             if resized
             else "as stored",
         }
+        per_sample = {"labels": source.labels, "groups": source.groups}
         tensors: list[tuple[str, str, list[int], int]] = [
-            ("images", "U8", [count, channels, height, width], count * channels * height * width),
+            *(
+                (name, _TYPES[FIELDS[name].dtype], [count, FIELDS[name].channels, height, width],
+                 count * _pixel_bytes([name]) * height * width)
+                for name in self.files
+            ),
+            *((_PRESENT + name, "U8", [count], count) for name in self._present),
             ("ids", "U8", [ids], ids),
-            *([] if self.source.labels is None else [("labels", "I64", [count], 8 * count)]),
+            *((name, "I64", [count], 8 * count) for name, each in per_sample.items() if each is not None),
             ("unreadable", "U8", [unreadable], unreadable),
-        ]
+        ]  # fmt: skip
         header: dict[str, Any] = {"__metadata__": {_METADATA: json.dumps(facts)}}
         offset = 0
         for name, dtype, shape, length in tensors:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from manyview.counter import bits, uniform
 from manyview.data.source import Source, digest
+from manyview.fields import FIELDS, IMAGE
 
 __all__ = ["DISTRACTOR", "KINDS", "VIEWS", "Scenes", "kinds", "render"]
 
@@ -31,7 +32,6 @@ _SPLITS = {"train": 0, "test": 1 << 40}  # the first scene of each
 _PIXELS_AT_ONCE = 256 * 32 * 32  # what is worked on together stays close to the cache
 _DISTRACTORS = 3
 _ROUNDS, _STEPS_PER_ROUND = 16, 4  # of sphere tracing
-_FARTHEST = 8  # no depth is as large
 _NEAR = 1e-3  # a ray that comes closer has hit
 _STRIDE = 2e-3  # of the differences that give a normal
 
@@ -498,6 +498,7 @@ class Scenes(Source):
 
     labels: Tensor
     size: tuple[int, int]
+    fields = (IMAGE, "depth", "normals", "segmentation")
 
     def __init__(
         self,
@@ -506,17 +507,13 @@ class Scenes(Source):
         split: str = "train",
         seed: int = 0,
         size: int = 32,
-        planes: tuple[str, ...] = (),
     ) -> None:
         if split not in _SPLITS:
             raise ValueError(f"split {split!r} is not one of {tuple(_SPLITS)}")
-        self.planes = planes
         self.name, self.classes = "scenes", tuple(KINDS)
         self.split, self.seed, self.size = split, seed, (size, size)
         self.labels = kinds(seed, torch.arange(samples) + _SPLITS[split])
-        self.fingerprint = digest(
-            " ".join(["scenes", *map(str, (_VERSION, samples, split, seed, size)), *planes]).encode()
-        )
+        self.fingerprint = digest(f"scenes {_VERSION} {samples} {split} {seed} {size}".encode())
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -524,30 +521,24 @@ class Scenes(Source):
     def id(self, index: int) -> str:
         return f"{self.split}/{index}"
 
-    def read(self, index: int) -> Tensor:
-        """(C, H, W) uint8."""
-        return self.batch(torch.tensor([index]))[0]
+    def read(self, index: int) -> dict[str, Tensor]:
+        return {name: field[0] for name, field in self.batch(torch.tensor([index])).items()}
 
-    def batch(self, index: Tensor) -> Tensor:
-        """(N,) to (N, C, H, W) uint8."""
+    def batch(self, index: Tensor) -> dict[str, Tensor]:
         if bool(((index < 0) | (index >= len(self))).any()):
             raise IndexError(f"{index} reaches beyond the {len(self)} samples")
-        names = ("rgb", *self.planes)
-        rendered = render(self.seed, index + _SPLITS[self.split], size=self.size[0], views=names)
-        return torch.cat([_as_image(name, rendered[name]) for name in names], 1)
-
-    def showing(self, planes: Sequence[str]) -> "Scenes":
-        return Scenes(len(self), split=self.split, seed=self.seed, size=self.size[0], planes=tuple(planes))
+        views = {name: "rgb" if name == IMAGE else name for name in self.selected}
+        rendered = render(self.seed, index + _SPLITS[self.split], size=self.size[0], views=tuple(views.values()))
+        return {name: _as_field(name, rendered[view]) for name, view in views.items()}
 
 
-def _as_image(name: str, view: Tensor) -> Tensor:
-    """A view (N, channels, H, W) of `render` as `manyview.stack` describes it. The kind of the solid, which is its
-    label, is not told by a grey; that of the wall lies between those of what stands before it, so that at the edges of
-    both a mixture is not a third kind."""
+def _as_field(name: str, view: Tensor) -> Tensor:
+    """A view (N, channels, H, W) of `render` as `manyview.fields` stores it. The kind of the solid, which is its label,
+    is not told: a segmentation has 1 for what stands before the wall, 2 for the wall, 3 for the solid."""
     if name == "depth":
-        return (view * (255 / _FARTHEST) + 0.5).byte()
+        return (view * FIELDS["depth"].steps + 0.5).to(torch.uint16)
     if name == "normals":
         return (view * 127.5 + 128).clamp(0, 255).byte()
     if name == "segmentation":
-        return torch.where(view == 0, 128, torch.where(view == DISTRACTOR, 0, 255)).byte()
+        return torch.where(view == 0, 2, torch.where(view == DISTRACTOR, 1, 3)).to(torch.uint16)
     return view

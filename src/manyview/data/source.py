@@ -17,6 +17,7 @@ from rich.progress import track as rich_track
 from torch import Tensor
 
 from manyview.errors import UserError
+from manyview.fields import IMAGE
 
 __all__ = [
     "Arrays",
@@ -48,7 +49,7 @@ class NoTestSplit(UserError):
 
 
 class Source(ABC):
-    """A numbered set of images, with labels where they are known."""
+    """A numbered set of samples, with labels where they are known. A sample is named fields: see `manyview.fields`."""
 
     name: str  # as shown to the user
     labels: Tensor | None = None  # (n,) int64
@@ -56,9 +57,12 @@ class Source(ABC):
     size: tuple[int, int] | None  # (height, width) when images of one size are at hand as arrays: `batch` works
     fingerprint: str  # changes when the listing changes
     unreadable: tuple[tuple[str, str], ...] = ()  # (id, reason) of the broken images known so far
-    planes: tuple[str, ...] = ()  # further images that are stacked behind RGB: see `manyview.stack`
-    present: Mapping[str, Tensor] | None = None  # (n,) for each plane, where some samples lack some
-    groups: Tensor | None = None  # (n,) int64: samples with one number, as frames of a video, are no negatives
+    fields: tuple[str, ...] = (IMAGE,)  # on offer
+    selected: tuple[str, ...] = (IMAGE,)  # what `read` and `batch` give
+    present: Mapping[str, Tensor] | None = None  # (n,) bool for each field that some samples lack
+    groups: Tensor | None = None  # (n,) int64: samples of one group, as frames of a video, are no negatives
+    group_names: Sequence[str] = ()  # by number, where they have names
+    _whole: "Source | None" = None  # what this is a selection of
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -68,21 +72,35 @@ class Source(ABC):
         """The stable name of a sample."""
 
     @abstractmethod
-    def read(self, index: int) -> Tensor:
-        """(C, H, W) uint8, where C is 3 without further images; raises `Unreadable`."""
+    def read(self, index: int) -> dict[str, Tensor]:
+        """The selected fields, (c, H, W) each; one that the sample lacks is 0. Raises `Unreadable`."""
 
-    def batch(self, index: Tensor) -> Tensor:
-        """(N,) -> (N, C, H, W) uint8; only when `size` is known."""
-        raise TypeError(f"'{self.name}' is read image by image")
+    def batch(self, index: Tensor) -> dict[str, Tensor]:
+        """The selected fields of the samples `index` (N,), (N, c, H, W) each; only when `size` is known."""
+        raise TypeError(f"'{self.name}' is read sample by sample")
 
-    def showing(self, planes: Sequence[str]) -> "Source":
-        """The same samples with these further images."""
-        if tuple(planes) == self.planes:
-            return self
-        raise UserError(
-            f"'{self.name}' has no {' and no '.join(planes)}, only colours: take --views of colours, such as lab (of "
-            "an encoder that has others too, --view L), or --data scenes, which has depth, normals and segmentation"
-        )
+    def select(self, names: Iterable[str]) -> "Source":
+        """The same samples with these fields."""
+        names, whole = tuple(names), self._whole or self
+        if names == whole.selected:
+            return whole
+        absent = [name for name in names if name not in self.fields]
+        if absent:
+            raise UserError(
+                f"'{self.name}' has no {' and no '.join(absent)}, only {', '.join(self.fields)}: take --views of "
+                "those (of an encoder that has others too, --view), or other --data"
+            )
+        chosen = copy.copy(whole)
+        chosen._whole, chosen.selected = whole, names
+        chosen.fingerprint = whole._fingerprint_of(names)
+        return chosen
+
+    def _fingerprint_of(self, names: Sequence[str]) -> str:
+        return digest(self.fingerprint.encode(), *(name.encode() for name in names))
+
+    def group_name(self, group: Tensor) -> str:
+        """Of a number in `groups`."""
+        return self.group_names[int(group)] if self.group_names else str(int(group))
 
     @property
     def median_side(self) -> int:
@@ -106,28 +124,29 @@ class Source(ABC):
             "samples": len(self),
             "size": None if self.size is None else list(self.size),
             "fingerprint": self.fingerprint,
-            "planes": list(self.planes),
+            "fields": list(self.selected),
             "classes": list(self.classes),
             "class_counts": self.class_counts,
         }
 
 
 class Arrays(Source):
-    """A source whose images are one (n, C, H, W) uint8 tensor, in memory or memory-mapped."""
+    """A source whose fields are tensors (n, c, H, W), in memory or memory-mapped."""
 
-    images: Tensor
+    arrays: Mapping[str, Tensor]
 
     def __len__(self) -> int:
-        return len(self.images)
+        return len(next(iter(self.arrays.values())))
 
     def id(self, index: int) -> str:
         return str(index)
 
-    def read(self, index: int) -> Tensor:
-        return self.images[index]
+    def read(self, index: int) -> dict[str, Tensor]:
+        return {name: self.arrays[name][index] for name in self.selected}
 
-    def batch(self, index: Tensor) -> Tensor:
-        return self.images.index_select(0, index)  # several times faster than images[index]
+    def batch(self, index: Tensor) -> dict[str, Tensor]:
+        # index_select is several times faster than images[index].
+        return {name: self.arrays[name].index_select(0, index) for name in self.selected}
 
 
 class Subset(Source):
@@ -141,10 +160,11 @@ class Subset(Source):
         self.classes = source.classes
         self.size = source.size
         self.unreadable = source.unreadable
-        self.planes = source.planes
+        self.fields, self.selected = source.fields, source.selected
         if source.present is not None:
             self.present = {name: there[indices] for name, there in source.present.items()}
         self.groups = None if source.groups is None else source.groups[indices]
+        self.group_names = source.group_names
         self.fingerprint = digest(source.fingerprint.encode(), indices.numpy().tobytes())
 
     def __len__(self) -> int:
@@ -153,20 +173,21 @@ class Subset(Source):
     def id(self, index: int) -> str:
         return self.source.id(int(self.indices[index]))
 
-    def read(self, index: int) -> Tensor:
+    def read(self, index: int) -> dict[str, Tensor]:
         return self.source.read(int(self.indices[index]))
 
-    def batch(self, index: Tensor) -> Tensor:
+    def batch(self, index: Tensor) -> dict[str, Tensor]:
         return self.source.batch(self.indices[index])
 
-    def showing(self, planes: Sequence[str]) -> "Subset":
-        if tuple(planes) == self.planes:
+    def select(self, names: Iterable[str]) -> "Subset":
+        names = tuple(names)
+        if names == self.selected:
             return self
-        shown = copy.copy(self)  # with labels that may have been renumbered
-        shown.source = self.source.showing(planes)
-        shown.planes, shown.present = shown.source.planes, None
-        shown.fingerprint = digest(shown.source.fingerprint.encode(), self.indices.numpy().tobytes())
-        return shown
+        chosen = copy.copy(self)  # with labels that may have been renumbered
+        chosen.source = self.source.select(names)
+        chosen.selected = names
+        chosen.fingerprint = digest(chosen.source.fingerprint.encode(), self.indices.numpy().tobytes())
+        return chosen
 
     @property
     def median_side(self) -> int:
@@ -214,15 +235,13 @@ def cache_directory() -> Path:
 
 
 def holdout(source: Source, fraction: float = 0.2) -> tuple[Subset, Subset]:
-    """(the rest, about `fraction` held out): decided by each sample's id alone, so other samples may come and go."""
-    hashes = [
-        hashlib.blake2b(source.id(i).encode(), digest_size=8, key=_HOLDOUT_TAG).digest() for i in range(len(source))
-    ]
+    """(the rest, about `fraction` held out): decided by each sample's id alone, so other samples may come and go; where
+    samples have groups by the group's name, so that no group is on both sides."""
+    names = map(source.id, range(len(source))) if source.groups is None else map(source.group_name, source.groups)
+    hashes = [hashlib.blake2b(name.encode(), digest_size=8, key=_HOLDOUT_TAG).digest() for name in names]
     held_out = torch.tensor([int.from_bytes(h, "little") < fraction * 2**64 for h in hashes])
     if held_out.all() or not held_out.any():
-        raise UserError(
-            f"'{source.name}' has too few samples ({len(source)}) to hold {fraction:.0%} out: use --test-data"
-        )
+        raise UserError(f"'{source.name}' has too few samples or groups to hold {fraction:.0%} out: use --test-data")
     return Subset(source, torch.nonzero(~held_out).flatten()), Subset(source, torch.nonzero(held_out).flatten())
 
 

@@ -12,8 +12,9 @@ from manyview import counter
 from manyview.data.loader import read_ahead
 from manyview.data.source import Source, Unreadable, track
 from manyview.diagnose.contrast import CONTRAST, contrast
-from manyview.encoders import Encoder
+from manyview.encoders import Encoder, joined
 from manyview.errors import UserError
+from manyview.fields import IMAGE
 from manyview.views import Augment
 
 __all__ = ["BATCH", "SAMPLES", "T_POS", "VIEWS", "ContrastMonitor"]
@@ -42,8 +43,8 @@ class ContrastMonitor:
         """`augment` gives recipe, size and seed; `name` tells the user what `source` is. Unreadable images are
         passed over; `workers` processes read those that are not at hand as arrays."""
         self.name, self.fingerprint, self.t_neg = name, source.fingerprint, t_neg
-        self.augment = Augment(augment.recipe, views=VIEWS, size=augment.size, seed=augment.seed, planes=augment.planes)
-        self.index, self.crops = _cut(source.showing(augment.planes), self.augment, workers, samples)
+        self.augment = Augment(augment.recipe, views=VIEWS, size=augment.size, seed=augment.seed, fields=augment.fields)
+        self.index, self.crops = _cut(source.select(augment.fields), self.augment, workers, samples)
         if len(self) < 2:
             raise UserError(
                 f"contrast cannot be measured on {name}: it needs two images, and {len(self)} can be read: name other "
@@ -76,10 +77,12 @@ class ContrastMonitor:
         """Unit embeddings (V, n, D) of some of the samples, in full precision."""
         weight = next(encoder.parameters())
         plan = self.augment.plan(self.index[some].to(weight.device), _EPOCH)
-        views = self.augment.apply(self.crops[some].to(weight.device), plan)
+        crops = {name: crop[some].to(weight.device) for name, crop in self.crops.items()}
+        views = self.augment.apply(crops, plan, cut=True)
+        flat = {name: view.flatten(0, 1).to(weight.dtype) for name, view in views.items()}
         # Not by a call: a compiled encoder would be compiled once more, for another mode and another size of batches.
-        embedded: Tensor = encoder.forward(views.flatten(0, 1).to(weight.dtype))
-        return embedded.cpu().unflatten(0, views.shape[:2])  # type: ignore[no-any-return]
+        embedded = joined(encoder.forward(flat if encoder.config.split else flat[IMAGE]))
+        return embedded.cpu().view(VIEWS, len(some), -1)
 
 
 @contextmanager
@@ -94,22 +97,25 @@ def _evaluating(network: nn.Module) -> Iterator[None]:
             module.training = mode
 
 
-def _cut(source: Source, augment: Augment, workers: int, samples: int) -> tuple[Tensor, Tensor]:
-    """The numbers (N,) of samples that can be read, in whole batches, and their crops (N, V, C, size, size) uint8."""
+def _cut(source: Source, augment: Augment, workers: int, samples: int) -> tuple[Tensor, dict[str, Tensor]]:
+    """The numbers (N,) of samples that can be read, in whole batches, and their crops (N, V, c, size, size)."""
     # Where half of this many cannot be read, the set is broken.
     order = counter.permutation(len(source), augment.seed, _TAG)[: 2 * samples].tolist()
     most = min(samples, len(source))
-    crops = torch.empty(most, augment.views, len(augment.mean), augment.size, augment.size, dtype=torch.uint8)
+    crops: dict[str, Tensor] = {}
     kept: list[int] = []
     cuts = read_ahead(_Cut(source, augment), order, workers if source.size is None else 0)
     for number, cut in zip(order, track(cuts, f"views of {source.name} for the contrast", most), strict=False):
         if cut is not None:
-            crops[len(kept)] = cut  # not a list of them: each would hold a file descriptor of its worker
+            for name, views in cut.items():
+                if name not in crops:
+                    crops[name] = views.new_empty(most, *views.shape)
+                crops[name][len(kept)] = views  # not a list of them: each would hold a file descriptor of its worker
             kept.append(number)
         if len(kept) == most:
             break
     whole = len(kept) // BATCH * BATCH or len(kept)  # batches of one size, as the entropy grows with it
-    return torch.tensor(kept[:whole], dtype=torch.int64), crops[:whole]
+    return torch.tensor(kept[:whole], dtype=torch.int64), {name: views[:whole] for name, views in crops.items()}
 
 
 @dataclass(frozen=True)
@@ -117,7 +123,7 @@ class _Cut:
     source: Source
     augment: Augment
 
-    def __call__(self, number: int) -> Tensor | None:
+    def __call__(self, number: int) -> dict[str, Tensor] | None:
         """The crops of one sample, where it can be read."""
         try:
             return self.augment.crop(self.source.read(number), number, _EPOCH)

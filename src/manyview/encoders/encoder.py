@@ -1,7 +1,8 @@
-"""A backbone and a head: images in, unit embeddings out."""
+"""A backbone and a head: images in, unit embeddings out; of a network for each view: fields in, embeddings by view."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -10,13 +11,13 @@ from torch import Tensor, nn
 from manyview import bounds
 from manyview.bounds import AtLeastOne
 from manyview.encoders.backbones import Norm, Stem, build_backbone, feature_width
-from manyview.encoders.towers import TowerHeads, Towers
+from manyview.encoders.towers import Towers
 from manyview.errors import UserError
+from manyview.fields import FIELDS, IMAGE
 from manyview.precision import at_least_float32
-from manyview.stack import channels_of
-from manyview.views.named import named_views, planes_of
+from manyview.views.named import fields_of, named_views
 
-__all__ = ["Encoder", "EncoderConfig", "build_encoder"]
+__all__ = ["Encoder", "EncoderConfig", "build_encoder", "joined"]
 
 
 @dataclass(frozen=True)
@@ -43,13 +44,16 @@ class EncoderConfig:
     --views."""
 
     @property
-    def planes(self) -> tuple[str, ...]:
-        """The further images of a sample that are needed: see `manyview.stack`."""
-        return () if self.split is None else planes_of(named_views(self.split))
+    def fields(self) -> tuple[str, ...]:
+        """What is needed of a sample."""
+        return (IMAGE,) if self.split is None else fields_of(named_views(self.split))
 
 
 class Encoder(nn.Module):
-    """`backbone` gives features (N, F); `head` and a normalisation make embeddings (N, D) of them for the objective."""
+    """`backbone` gives features (N, F); `head` and a normalisation make embeddings (N, D) of them for the objective.
+
+    Of `Towers` both are by the name of the view, and so is the head.
+    """
 
     def __init__(
         self, backbone: nn.Module, config: EncoderConfig, *, in_channels: int = 3, image_size: int | None = None
@@ -60,25 +64,49 @@ class Encoder(nn.Module):
         self.in_channels = in_channels  # C
         self.num_features = feature_width(backbone)  # F
         self.backbone = backbone
+        self.dim = config.dim  # D
         if isinstance(backbone, Towers):
-            self.head: nn.Module = TowerHeads(backbone.widths, lambda width: _head(config.head, width, config.dim))
-            self.dim = config.dim * len(backbone.widths)
+            heads = {name: _head(config.head, width, config.dim) for name, width in backbone.widths.items()}
+            self.head: nn.Module = nn.ModuleDict(heads)
         else:
             self.head = _head(config.head, self.num_features, config.dim)
-            self.dim = config.dim  # D
+
+    @property
+    def towers(self) -> Towers:
+        """The backbone of a method that needs one network for each view."""
+        if not isinstance(self.backbone, Towers):
+            raise TypeError("this encoder sees whole images, and not each view by a network of its own")
+        return self.backbone
 
     def features(self, x: Tensor) -> Tensor:
         """Normalised images (N, C, H, W) to features (N, F), in at least float32."""
         return at_least_float32(self.backbone(x))
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Normalised images (N, C, H, W) to unit embeddings (N, D), in at least float32."""
-        return F.normalize(at_least_float32(self.head(self.backbone(x))), dim=1)
+    def forward(self, x: Any) -> Any:
+        """Normalised images (N, C, H, W) to unit embeddings (N, D), in at least float32; of towers fields (N, c, H, W)
+        by name to embeddings by view."""
+        return self.embeddings(self.backbone(x))
+
+    def embeddings(self, features: Any) -> Any:
+        """What the head makes of the backbone's output."""
+        if isinstance(self.head, nn.ModuleDict):
+            return {name: _unit(self.head[name](each)) for name, each in features.items()}
+        return _unit(self.head(features))
+
+
+def joined(embeddings: Tensor | Mapping[str, Tensor]) -> Tensor:
+    """One unit vector (N, D) for each sample, where an encoder may give several by view: those side by side."""
+    if isinstance(embeddings, Tensor):
+        return embeddings
+    return F.normalize(torch.cat(list(embeddings.values()), 1), dim=1)
+
+
+def _unit(output: Tensor) -> Tensor:
+    return F.normalize(at_least_float32(output), dim=1)
 
 
 def build_encoder(config: EncoderConfig, *, image_size: int | None = None, in_channels: int = 3) -> Encoder:
-    """An encoder with fresh weights. With `image_size` it is also tried whether the backbone takes such images. Where
-    each view has a network, the views say how many channels a sample has."""
+    """An encoder with fresh weights. With `image_size` it is also tried whether the backbone takes such images."""
     bounds.check(config)
     backbone = build_backbone(
         config.backbone,
@@ -89,8 +117,6 @@ def build_encoder(config: EncoderConfig, *, image_size: int | None = None, in_ch
         in_channels=in_channels,
         split=config.split,
     )
-    if isinstance(backbone, Towers):
-        in_channels = channels_of(backbone.planes)
     if image_size is not None:
         _try_size(config.backbone, backbone, image_size, in_channels)
     return Encoder(backbone, config, in_channels=in_channels, image_size=image_size)
@@ -107,8 +133,15 @@ def _try_size(name: str, backbone: nn.Module, image_size: int, in_channels: int)
     backbone.eval()
     try:
         with torch.no_grad():
-            backbone(torch.zeros(1, in_channels, image_size, image_size))
+            if isinstance(backbone, Towers):
+                backbone({name: _black(FIELDS[name].channels, image_size) for name in backbone.fields})
+            else:
+                backbone(_black(in_channels, image_size))
     except (AssertionError, RuntimeError, ValueError) as error:
         raise UserError(f"--backbone {name} does not take --image-size {image_size}: take another size") from error
     finally:
         backbone.train()
+
+
+def _black(channels: int, size: int) -> Tensor:
+    return torch.zeros(1, channels, size, size)

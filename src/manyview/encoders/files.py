@@ -2,7 +2,7 @@
 
 import copy
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -27,15 +27,17 @@ from manyview.encoders.encoder import Encoder
 from manyview.encoders.layers import find_layers, layer_features
 from manyview.encoders.towers import Towers
 from manyview.errors import UserError
+from manyview.fields import FIELDS, IMAGE
 from manyview.precision import at_least_float32
 from manyview.run.files import ENCODER
-from manyview.stack import channels_of
-from manyview.views.named import named_views, planes_of
+from manyview.views.named import fields_of, named_views
 
 __all__ = ["Card", "Format", "FrozenEncoder", "export", "load", "random_like", "save_backbone"]
 
 Format = Literal["safetensors", "timm", "torchvision"]
-VERSION = 1
+PLAIN, TOWERS = 1, 2  # versions of the files
+# What version 1, which knew nothing but bytes, made of a value: value = factor × number + shift.
+UNITS_1 = {"depth": (8.0, 0.0), "normals": (2.0, -1.0), "segmentation": (2.0, 1.0)}
 LARGEST_IMAGE = 4096
 MOST_CHANNELS = 1024
 
@@ -49,7 +51,7 @@ class Card:
     norm: Norm
     image_size: int
     mean: tuple[float, ...]
-    """One number for each input channel, as in `std`."""
+    """Of images, one number for each channel, as in `std`."""
     std: tuple[float, ...]
     split: str | None = None
 
@@ -59,13 +61,16 @@ class Card:
         return len(self.mean)
 
     @property
-    def planes(self) -> tuple[str, ...]:
-        """The further images of a sample that are needed: see `manyview.stack`."""
-        return () if self.split is None else planes_of(named_views(self.split))
+    def fields(self) -> tuple[str, ...]:
+        """What is needed of a sample."""
+        return (IMAGE,) if self.split is None else fields_of(named_views(self.split))
 
 
 class FrozenEncoder(nn.Module):
-    """Images in, features out: the backbone without its head, without gradients, in eval mode for ever."""
+    """Images in, features out: the backbone without its head, without gradients, in eval mode for ever.
+
+    One that needs more than images takes the fields of samples, by name.
+    """
 
     mean: Tensor
     std: Tensor
@@ -87,15 +92,21 @@ class FrozenEncoder(nn.Module):
         """A frozen copy of an encoder that is being trained."""
         return cls(copy.deepcopy(encoder.backbone), _card(encoder, image_size, mean, std))
 
-    def forward(self, images: Tensor) -> Tensor:
-        """Images (N, C, H, W), uint8 or float in [0, 1], to features (N, F) in float32."""
-        return at_least_float32(self.backbone(self._normalised(images)))
+    def forward(self, samples: Tensor | Mapping[str, Tensor]) -> Tensor:
+        """Images (N, C, H, W), uint8 or float in [0, 1], to features (N, F) in float32. Other fields come as they are
+        stored, or as floats: depth in metres, normals in [-1, 1]; NaN is unknown."""
+        found = self.backbone(self._normalised(samples))
+        return at_least_float32(torch.cat(list(found.values()), 1) if isinstance(found, dict) else found)
 
     def layers(
-        self, images: Tensor, names: Iterable[str], *, keep: Callable[[Tensor], Tensor] = torch.clone
+        self,
+        samples: Tensor | Mapping[str, Tensor],
+        names: Iterable[str],
+        *,
+        keep: Callable[[Tensor], Tensor] = torch.clone,
     ) -> dict[str, Tensor]:
-        """Outputs of the named layers of the backbone for such images: see `layer_features`."""
-        x, backbone = self._normalised(images), self.backbone
+        """Outputs of the named layers of the backbone for such samples: see `layer_features`."""
+        x, backbone = self._normalised(samples), self.backbone
         if isinstance(backbone, Towers):
             found = backbone.layers(x, names, keep)
         else:
@@ -118,31 +129,45 @@ class FrozenEncoder(nn.Module):
         if unknown or not views:
             raise UserError(f"--view {words}: choose some of the encoder's views {', '.join(towers.named)}")
         part = towers.only(views)
-        split, count = ",".join(view.word for view in part.named.values()), channels_of(part.planes)
-        return FrozenEncoder(
-            part, replace(self.card, split=split, mean=self.card.mean[:count], std=self.card.std[:count])
-        )
+        return FrozenEncoder(part, replace(self.card, split=",".join(view.word for view in part.named.values())))
 
     def train(self, mode: bool = True) -> "FrozenEncoder":
         return super().train(False)
 
-    def _normalised(self, images: Tensor) -> Tensor:
-        self._check(images)
-        x = images.to(self.mean.dtype) / (255 if images.dtype == torch.uint8 else 1)
-        return (x - self.mean) / self.std
+    def _normalised(self, samples: Tensor | Mapping[str, Tensor]) -> Any:
+        """Images of a plain backbone, fields by name of towers."""
+        needed = self.card.fields
+        if isinstance(samples, Tensor):
+            if needed != (IMAGE,):
+                raise ValueError(f"this encoder needs {', '.join(needed)}: give a mapping of fields by name")
+            samples = {IMAGE: samples}
+        if absent := [name for name in needed if name not in samples]:
+            raise ValueError(f"this encoder needs {', '.join(needed)}: {', '.join(absent)} is not given")
+        x = {name: self._values(name, samples[name]) for name in needed}
+        if IMAGE in x:
+            x[IMAGE] = (x[IMAGE] - self.mean) / self.std
+        return x if isinstance(self.backbone, Towers) else x[IMAGE]
 
-    def _check(self, images: Tensor) -> None:
-        if images.ndim != 4 or images.shape[1] != self.card.in_channels:
-            raise ValueError(f"images must be (N, {self.card.in_channels}, H, W), not {tuple(images.shape)}")
+    def _values(self, name: str, stored: Tensor) -> Tensor:
+        self._check(name, stored)
+        dtype = self.mean.dtype
+        return stored.to(dtype) if stored.is_floating_point() else FIELDS[name].values(stored, dtype)
+
+    def _check(self, name: str, images: Tensor) -> None:
+        channels = self.card.in_channels if name == IMAGE else FIELDS[name].channels
+        if images.ndim != 4 or images.shape[1] != channels:
+            raise ValueError(f"{name}s must be (N, {channels}, H, W), not {tuple(images.shape)}")
         side = self.image_size
         if images.shape[2:] != (side, side) and not takes_any_size(self.card.backbone):
             raise ValueError(
                 f"{self.card.backbone} takes images of {side}×{side}, not {tuple(images.shape[2:])}: resize them"
             )
-        if images.dtype == torch.uint8 or not images.numel():
+        if images.dtype == FIELDS[name].dtype or not images.numel():
             return
         if not images.is_floating_point():
-            raise TypeError(f"images must be uint8 or float, not {images.dtype}")
+            raise TypeError(f"{name}s must be {FIELDS[name].dtype} or float, not {images.dtype}")
+        if name != IMAGE:
+            return
         low, high = (float(bound) for bound in images.detach().aminmax())
         # A float resize may overshoot by a rounding error; NaN fails both comparisons.
         if not (low >= -1e-3 and high <= 1 + 1e-3):
@@ -175,7 +200,7 @@ def random_like(frozen: FrozenEncoder, seed: int) -> FrozenEncoder:
     """The same encoder before any training: what an evaluation has to beat."""
     encoder = FrozenEncoder(_fresh(frozen.card, seed), frozen.card)
     if isinstance(frozen.backbone, Towers):  # what was measured of the images is not learnt
-        encoder.backbone.load_state_dict(dict(frozen.backbone.named_buffers(recurse=False)), strict=False)
+        encoder.backbone.get_submodule("normalise").load_state_dict(frozen.backbone.normalise.state_dict())
     return encoder.to(frozen.mean.device, frozen.mean.dtype)
 
 
@@ -290,8 +315,9 @@ def _read(file: Path) -> tuple[dict[str, Tensor], Card]:
     if "manyview" not in metadata:
         raise UserError(f"{file} is not an encoder of manyview: its metadata lacks the entry 'manyview'")
     try:
-        return tensors, _parse(metadata["manyview"])
-    except (KeyError, RecursionError, TypeError, ValueError, UserError) as error:
+        card = _parse(metadata["manyview"])
+        return (tensors if card.split is None else _by_name(tensors, card.split)), card
+    except (KeyError, RuntimeError, RecursionError, TypeError, ValueError, UserError) as error:
         raise UserError(f"{file} holds no usable encoder: its metadata is wrong ({error})") from error
 
 
@@ -300,8 +326,8 @@ def _parse(text: str) -> Card:
     fields = json.loads(text)
     if not isinstance(fields, dict):
         raise TypeError("not a JSON object")
-    if fields.get("version") != VERSION:
-        raise ValueError(f"version {fields.get('version')!r}, where this manyview reads {VERSION}")
+    if fields.get("version") not in ((PLAIN, TOWERS) if fields.get("split") else (PLAIN,)):
+        raise ValueError(f"version {fields.get('version')!r}, which this manyview does not read")
     if not isinstance(fields["backbone"], str) or not is_known(fields["backbone"]):
         raise ValueError(f"backbone {fields['backbone']!r} is unknown")
     if fields["stem"] not in ("standard", "small") or fields["norm"] not in ("batch", "group"):
@@ -313,9 +339,24 @@ def _parse(text: str) -> Card:
     if len(mean) != len(std) or min(std) <= 0:
         raise ValueError(f"std {std} for {len(mean)} channels")
     split = fields.get("split")
-    if split is not None and (not isinstance(split, str) or len(mean) != channels_of(planes_of(named_views(split)))):
+    if split is not None and (not isinstance(split, str) or not named_views(split) or len(mean) < 3):
         raise ValueError(f"split {split!r} for {len(mean)} channels")
+    if split is not None:  # version 1 had numbers that change nothing for other fields too
+        mean, std = mean[:3], std[:3]
     return Card(fields["backbone"], fields["stem"], fields["norm"], size, mean, std, split)
+
+
+def _by_name(tensors: dict[str, Tensor], split: str) -> dict[str, Tensor]:
+    """Version 1 had the means and deviations of all views in one tensor each."""
+    if "mean" not in tensors:
+        return tensors
+    views = named_views(split)
+    counts = [len(view.channels) for view in views.values()]
+    means, deviations = tensors.pop("mean").split(counts), tensors.pop("std").split(counts)
+    for (name, view), mean, std in zip(views.items(), means, deviations, strict=True):
+        factor, shift = UNITS_1.get(view.field, (1.0, 0.0))
+        tensors[f"normalise.{name}.mean"], tensors[f"normalise.{name}.std"] = mean * factor + shift, std * factor
+    return tensors
 
 
 def _channel_numbers(values: Any) -> tuple[float, ...]:
@@ -345,7 +386,8 @@ def _write(path: Path, tensors: dict[str, Tensor], card: Card | None) -> None:
     if not fields.get("split"):
         fields.pop("split", None)  # so that files of other encoders stay as they were
     # A single entry: safetensors orders several by chance, and equal weights must give equal bytes.
-    metadata = None if card is None else {"manyview": json.dumps({"version": VERSION, **fields}, sort_keys=True)}
+    version = TOWERS if fields.get("split") else PLAIN
+    metadata = None if card is None else {"manyview": json.dumps({"version": version, **fields}, sort_keys=True)}
     plain = {
         name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()
     }

@@ -1,6 +1,8 @@
 """The key encoder: it follows the query encoder by a moving average and never sees a gradient."""
 
 import copy
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -36,27 +38,40 @@ class Momentum(nn.Module):
         torch._foreach_lerp_(tuple(self.encoder.parameters()), tuple(encoder.parameters()), 1 - self.momentum)
 
     @torch.no_grad()
-    def encode(self, views: Tensor, *, seed: int, step: int, part: int = 0) -> Tensor:
-        """The keys (N, M, D) of views (M, N, 3, h, w).
+    def encode(self, views: Any, *, seed: int, step: int, part: int = 0) -> Any:
+        """The keys (N, M, D) of views (M, N, 3, h, w); of towers by view, of fields by name.
 
         Where parts of a batch are normalised apart, the N·M keys of all ranks are encoded in an order of (seed, step,
         part of the step), wherever it puts them: otherwise a query and its key would share the company that they are
         normalised with, and betray each other by it (Shuffle-BN; JCL, Algorithm 1, shuffles the M′ keys jointly).
         """
-        m, n = views.shape[:2]
-        images = views.flatten(0, 1)
+        m, n = next(iter(views.values()) if isinstance(views, Mapping) else iter([views])).shape[:2]
+        images = _each(views, lambda view: view.flatten(0, 1))
         if not self._shuffles():
-            return self._encode(images).view(m, n, -1).transpose(0, 1)
+            return _each(self._encode(images), lambda keys: keys.view(m, n, -1).transpose(0, 1))
         order = counter.permutation(distributed.world_size() * n * m, seed, _SHUFFLE, step, part)
         sample, view = order // m, order % m
         place = (sample // n * m + view) * n + sample % n  # on the ranks a sample's views lie N apart
-        rows = images.permute(0, 2, 3, 1)  # the channels lie last in memory, and shall do so on arrival
-        keys = self._encode(distributed.permute(rows, place).permute(0, 3, 1, 2))
-        return distributed.permute(keys, order.argsort()).view(n, m, -1)
+
+        def sent(view: Tensor) -> Tensor:
+            rows = view.permute(0, 2, 3, 1)  # the channels lie last in memory, and shall do so on arrival
+            return distributed.permute(rows, place).permute(0, 3, 1, 2)
+
+        keys = self._encode(_each(images, sent))
+        return _each(keys, lambda each: distributed.permute(each, order.argsort()).view(n, m, -1))
 
     def _shuffles(self) -> bool:
         parts = distributed.world_size() * self.encoder.config.bn_splits * self.passes
         return self._own_statistics and parts > 1
 
-    def _encode(self, images: Tensor) -> Tensor:
-        return torch.cat([self.encoder(part) for part in images.chunk(self.passes)])
+    def _encode(self, images: Any) -> Any:
+        if isinstance(images, Tensor):
+            return torch.cat([self.encoder(part) for part in images.chunk(self.passes)])
+        fields = {name: field.chunk(self.passes) for name, field in images.items()}
+        parts = [self.encoder({name: field[i] for name, field in fields.items()}) for i in range(self.passes)]
+        return {view: torch.cat([part[view] for part in parts]) for view in parts[0]}
+
+
+def _each(x: Any, function: Callable[[Tensor], Tensor]) -> Any:
+    """Of one tensor, or of each by name."""
+    return function(x) if isinstance(x, Tensor) else {name: function(each) for name, each in x.items()}

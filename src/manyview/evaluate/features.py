@@ -3,11 +3,11 @@
 import hashlib
 import math
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from manyview.data.loader import read_ahead
 from manyview.data.source import Source, Unreadable, cache_directory, track
 from manyview.encoders import FrozenEncoder
 from manyview.errors import UserError
-from manyview.stack import channels_of
+from manyview.fields import FIELDS, IMAGE
 
 __all__ = [
     "Features",
@@ -76,7 +76,7 @@ def extract(
     rows = _gather(
         encoder,
         source,
-        lambda images: {"": encoder(images)},
+        lambda samples: {"": encoder(samples)},
         lambda width: _InMemory(len(source), width),
         batch_size=batch_size,
         workers=workers,
@@ -105,7 +105,7 @@ def extract_layers(
     return _gather(
         encoder,
         source,
-        lambda images: encoder.layers(images, names, keep=probe_features),
+        lambda samples: encoder.layers(samples, names, keep=probe_features),
         _OnDisk if large else lambda width: _InMemory(len(source), width),
         batch_size=batch_size,
         workers=workers,
@@ -139,7 +139,7 @@ def probe_features(output: Tensor) -> Tensor:
 def _gather(
     encoder: FrozenEncoder,
     source: Source,
-    compute: Callable[[Tensor], dict[str, Tensor]],
+    compute: Callable[[dict[str, Tensor]], dict[str, Tensor]],
     room: Callable[[int], "_Rows"],
     *,
     batch_size: int,
@@ -147,25 +147,24 @@ def _gather(
     device: torch.device | str | None,
     progress: bool,
 ) -> dict[str, Features]:
-    """What `compute` makes of the images, by name; `room` is asked for a place of so many columns for each."""
+    """What `compute` makes of the samples, by name; `room` is asked for a place of so many columns for each."""
     if batch_size < 1:
         raise UserError(f"batch size {batch_size} holds no image: use --images-per-pass 256")
     encoder.to(device)
-    source, channels = source.showing(encoder.card.planes), encoder.card.in_channels
-    if channels != channels_of(source.planes):
-        raise UserError(
-            f"this encoder takes {channels} channels, not the {channels_of(source.planes)} of {source.name}'s images"
-        )
+    source, channels = source.select(encoder.card.fields), encoder.card.in_channels
+    if channels != FIELDS[IMAGE].channels:
+        raise UserError(f"this encoder takes {channels} channels, not the 3 of {source.name}'s images")
     prepare = Preparation(source.size, encoder.image_size)
     parts = torch.split(torch.arange(len(source)), batch_size)
     batches = read_ahead(_Read(source, prepare), parts, workers)  # forked before the progress bar has a thread
     kept: list[Tensor] = []
     caches: dict[str, _Rows] = {}
     with frozen(encoder), torch.no_grad():
-        for images, index in track(batches, f"features of {source.name}", len(parts), show=progress):
+        for fields, index in track(batches, f"features of {source.name}", len(parts), show=progress):
             if len(index) == 0:
                 continue
-            for name, each in compute(images.to(encoder.mean.device)).items():
+            samples = {name: field.to(encoder.mean.device) for name, field in fields.items()}
+            for name, each in compute(samples).items():
                 rows = each.float().cpu()
                 if not rows.isfinite().all():
                     raise UserError(
@@ -257,21 +256,27 @@ class Preparation:
         words = f"shorter side resized to {self.shorter}, centre crop {target}"
         return words if self.stored else f"{words} ({target} as stored)"
 
-    def __call__(self, images: Tensor) -> Tensor:
-        """uint8 (…, C, H, W) -> uint8 (…, C, size, size), antialiased."""
+    def __call__(self, fields: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Fields (N, c, H, W) -> (N, c, size, size), of the same types."""
+        return {name: self._prepared(field, FIELDS[name].nearest) for name, field in fields.items()}
+
+    def _prepared(self, images: Tensor, nearest: bool) -> Tensor:
         height, width = images.shape[-2:]
         target = [self.size, self.size]
         if [height, width] == target:
             return images
+        from torchvision.transforms.v2 import InterpolationMode
         from torchvision.transforms.v2 import functional as TF
 
+        how: dict[str, Any] = {"interpolation": InterpolationMode.NEAREST_EXACT} if nearest else {"antialias": True}
+        # Picking keeps whole numbers as they are, of which PyTorch cannot resize those of 16 bits.
+        x = images.float() if nearest else images
         if self.whole:
-            return TF.resize(images, target, antialias=True)  # type: ignore[no-any-return]
-        if max(height, width) > 4 * min(
-            height, width
-        ):  # only the middle is kept, and a thin strip enlarged fills the memory
-            images = TF.center_crop(images, [min(height, 4 * width), min(width, 4 * height)])
-        return TF.center_crop(TF.resize(images, [self.shorter], antialias=True), target)  # type: ignore[no-any-return]
+            return TF.resize(x, target, **how).to(images.dtype)  # type: ignore[no-any-return]
+        # Only the middle is kept, and a thin strip enlarged fills the memory.
+        if max(height, width) > 4 * min(height, width):
+            x = TF.center_crop(x, [min(height, 4 * width), min(width, 4 * height)])
+        return TF.center_crop(TF.resize(x, [self.shorter], **how), target).to(images.dtype)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
@@ -279,18 +284,20 @@ class _Read:
     source: Source
     prepare: Preparation
 
-    def __call__(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Images (n, C, size, size) uint8 of those of the samples (N,) that can be read, and their numbers (n,)."""
+    def __call__(self, index: Tensor) -> tuple[dict[str, Tensor], Tensor]:
+        """Fields (n, c, size, size) of those of the samples (N,) that can be read, and their numbers (n,)."""
         if self.source.size is not None:
             return self.prepare(self.source.batch(index)), index
-        images, kept = [], []
+        samples, kept = [], []
         for number in index.tolist():
             try:
-                images.append(self.prepare(self.source.read(number)))
+                samples.append(self.prepare(self.source.read(number)))
             except Unreadable:
                 continue
             kept.append(number)
-        return torch.stack(images) if images else torch.empty(0), torch.tensor(kept, dtype=torch.int64)
+        names = self.source.selected if samples else ()
+        fields = {name: torch.stack([sample[name] for sample in samples]) for name in names}
+        return fields, torch.tensor(kept, dtype=torch.int64)
 
 
 @contextmanager

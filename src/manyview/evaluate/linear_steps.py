@@ -41,8 +41,10 @@ class LinearSteps(Steps, Protocol):
 
     def run(self, encoder: FrozenEncoder, split: Split, reading: Reading) -> Result:
         """Nobody looks at the test samples before the last epoch is over."""
-        train, planes = split.train.showing(encoder.card.planes), encoder.card.planes
-        augment = Augment(CROPS_AND_FLIPS, views=1, size=encoder.image_size, seed=reading.seed, planes=planes)
+        train = split.train.select(encoder.card.fields)
+        augment = Augment(
+            CROPS_AND_FLIPS, views=1, size=encoder.image_size, seed=reading.seed, fields=encoder.card.fields
+        )
         loader = Loader(
             train, batch_size=self.batch_size, seed=reading.seed, stop=0, workers=reading.workers, crop=augment.crop
         )
@@ -83,7 +85,9 @@ def _train(
             unreadable.update(batch.unreadable)
             with torch.no_grad():
                 index = batch.index.to(place)
-                features = encoder(augment.apply(batch.images.to(place), augment.plan(index, batch.epoch))[0])
+                crops = batch.map(lambda field: field.to(place))
+                views = augment.apply(crops.fields, augment.plan(index, batch.epoch), cut=batch.cut)
+                features = encoder({name: view[0] for name, view in views.items()})
             scores, truth = F.linear(features.float(), weight, bias), labels[batch.index].to(place)
             if batch.epoch + 1 == protocol.epochs:
                 right += (scores.argmax(1) == truth).sum()

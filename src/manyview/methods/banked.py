@@ -77,12 +77,15 @@ class Banked(Branched):
         if config.bank_momentum == 1:
             raise UserError("--bank-momentum 1 leaves the banks as they were drawn: use less, such as 0.5")
         self.samples = samples
-        self.banks = nn.ModuleList(
-            MemoryBank(samples, encoder.config.dim, momentum=config.bank_momentum, draw=config.draw) for _ in self.names
+        self.banks = nn.ModuleDict(
+            {
+                name: MemoryBank(samples, encoder.dim, momentum=config.bank_momentum, draw=config.draw)
+                for name in self.names
+            }
         )
         branches = 2 if config.jigsaw else 1
         self.register_buffer("normalisers", torch.zeros(branches * len(self.directions), dtype=torch.float64))  # Z₀
-        self.fresh: list[tuple[Tensor, Tensor]] = []  # views and sample numbers of this step, for the banks after it
+        self.fresh: list[tuple[dict[str, Tensor], Tensor]] = []  # keys by view, and sample numbers, for the banks
 
     def know_groups(self, groups: Tensor) -> None:
         super().know_groups(groups)
@@ -91,10 +94,9 @@ class Banked(Branched):
 
     def step(self, batch: ViewBatch) -> dict[str, Tensor]:
         losses, seen = [], Seen(softmax=self.config.contrast == "softmax")
-        for branch, (share, together) in enumerate(self.branches(batch)):
-            views = self.apart(together)
+        for branch, (share, views) in enumerate(self.branches(batch)):
             if branch == 0:
-                self.fresh.append((torch.stack(list(views.values())).detach(), batch.index))
+                self.fresh.append(({name: view.detach() for name, view in views.items()}, batch.index))
             number = {way: branch * len(self.directions) + i for i, way in enumerate(self.directions)}
             contrast = {way: partial(self.contrast, number=number[way]) for way in self.directions}
             losses.append(
@@ -116,7 +118,7 @@ class Banked(Branched):
         return against
 
     def bank(self, view: str) -> MemoryBank:
-        bank = self.banks[self.names.index(view)]
+        bank = self.banks[view]
         assert isinstance(bank, MemoryBank)
         return bank
 
@@ -135,6 +137,7 @@ class Banked(Branched):
         parts, numbers = zip(*self.fresh, strict=True)
         index = torch.cat(numbers)
         present = self.presence.of(index)
-        for name, keys in zip(self.names, torch.cat(parts, 1), strict=True):
+        for name in self.names:
+            keys = torch.cat([part[name] for part in parts])
             self.bank(name).push(keys, index, present=None if present is None else present[name])
         self.fresh.clear()

@@ -2,7 +2,7 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal
@@ -15,6 +15,7 @@ from manyview.bounds import Positive, Share
 from manyview.config import OptimConfig, ViewConfig
 from manyview.encoders import Encoder, EncoderConfig, Momentum
 from manyview.errors import UserError
+from manyview.fields import IMAGE
 from manyview.negatives import Queue
 
 __all__ = [
@@ -38,7 +39,7 @@ CMCSetup = Literal["paper-alexnet", "paper-stl10", "paper-nyu"]  # of CMC's appe
 class ViewBatch:
     """One batch as views, and where in the run it stands."""
 
-    views: Tensor  # (V, N, C, h, w), where C is 3 without further images
+    views: Mapping[str, Tensor]  # (V, N, c, h, w) each
     index: Tensor  # (N,) sample numbers
     step: int
     steps: int  # of the whole run
@@ -46,8 +47,12 @@ class ViewBatch:
 
     @property
     def images(self) -> Tensor:
-        """(V, N, 3, h, w), of samples that are images alone."""
-        return self.views
+        """(V, N, 3, h, w)."""
+        return self.views[IMAGE]
+
+    def crop(self, number: int) -> dict[str, Tensor]:
+        """All fields (N, c, h, w) of one of the V crops."""
+        return {name: view[number] for name, view in self.views.items()}
 
     @property
     def progress(self) -> float:
@@ -130,7 +135,7 @@ class Method(nn.Module):
         return encoder
 
     def know_present(self, present: Mapping[str, Tensor]) -> None:
-        """Which samples (n,) have which further image, where some lack some."""
+        """Which samples (n,) have which field, where some lack some."""
         raise UserError(f"--missing: {self.name} has no views that could be left out: use 0")
 
     def know_groups(self, groups: Tensor) -> None:
@@ -179,9 +184,10 @@ class Method(nn.Module):
         """From now on the gradients of the learner, and of nothing else, are averaged over the ranks."""
         self._through = (distributed.parallel(self.learner()),)
 
-    def embed(self, *images: Tensor) -> Any:
-        """Of an encoder: unit embeddings (N, D) of images (N, C, h, w), with gradient. One call in each step."""
-        return self.through()(*images)
+    def embed(self, *samples: Any) -> Any:
+        """Of an encoder: unit embeddings (N, D) of images (N, C, h, w), with gradient; of one with a network for each
+        view: by view, of fields by name. One call in each step."""
+        return self.through()(*samples)
 
     def deferred_average(self) -> AbstractContextManager[None]:
         """For all parts of a step but the last: their gradients stay here until then."""
@@ -219,8 +225,12 @@ class Queued(Method):
         super().__init__(config, encoder, samples=samples, seed=seed)
         check_queue(config.queue_size, samples)
         self.keys = Momentum(encoder, config.momentum, passes=config.key_passes)
-        self.queue = Queue(config.queue_size, encoder.dim, start=config.queue_start, mask_own=config.mask_own)
-        self.fresh: list[tuple[Tensor, Tensor]] = []  # keys and sample numbers of this step, enqueued after it
+        self.queue = self.new_queue()
+        self.fresh: list[tuple[Any, Tensor]] = []  # keys and sample numbers of this step, enqueued after it
+
+    def new_queue(self) -> Any:
+        config = self.config
+        return Queue(config.queue_size, self.encoder.dim, start=config.queue_start, mask_own=config.mask_own)
 
     @classmethod
     def small(cls, samples: int, views: int) -> Setup:
@@ -236,17 +246,22 @@ class Queued(Method):
 
     def know_groups(self, groups: Tensor) -> None:
         super().know_groups(groups)
-        self.queue.know_groups(groups)
+        for queue in self.queue.modules():
+            if isinstance(queue, Queue):  # one, or one for each view
+                queue.know_groups(groups)
 
-    def encode_keys(self, views: Tensor, batch: ViewBatch) -> Tensor:
-        """The keys (N, M, D) of some views (M, N, 3, h, w) of the batch, without gradient."""
+    def encode_keys(self, views: Any, batch: ViewBatch) -> Any:
+        """The keys (N, M, D) of some views (M, N, 3, h, w) of the batch, without gradient; of towers by view."""
         return self.keys.encode(views, seed=self.seed, step=batch.step, part=batch.part)
 
     def after_step(self) -> None:
         self.keys.update(self.encoder)
         keys, index = zip(*self.fresh, strict=True)
-        self.queue.push(torch.cat(keys), torch.cat(index))
+        self.enqueue(keys, torch.cat(index))
         self.fresh.clear()
+
+    def enqueue(self, keys: Sequence[Any], index: Tensor) -> None:
+        self.queue.push(torch.cat(list(keys)), index)
 
 
 def check_queue(size: int, samples: int) -> None:

@@ -46,8 +46,8 @@ class CMCPatch(ViewGraph):
         return WithPatches(self.encoder, self.patches)
 
     def step(self, batch: ViewBatch) -> dict[str, Tensor]:
-        together, *maps = self.embed(batch.views[0])  # (N, V·D), and for each view (N, D, h, w)
-        views, pools = self.apart(together), dict(zip(self.names, map(distributed.gather, maps), strict=True))
+        views, maps = self.embed(batch.crop(0))  # (N, D) and (N, D, h, w), by view
+        pools = {name: distributed.gather(each) for name, each in maps.items()}
         index, offset = distributed.gather(batch.index), distributed.rank() * len(batch.index)
 
         def scores(anchor: str, other: str) -> tuple[Tensor, Tensor]:

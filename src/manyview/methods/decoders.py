@@ -1,5 +1,7 @@
 """The networks of predictive learning: a decoder for each direction from view to view."""
 
+from collections.abc import Mapping
+
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -38,10 +40,10 @@ class WithDecoders(nn.Module):
         super().__init__()
         self.towers, self.decoders, self.directions = towers, decoders, directions
 
-    def forward(self, samples: Tensor) -> tuple[dict[str, Tensor], Tensor]:
-        views = self.towers.views(samples)
+    def forward(self, fields: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], Tensor]:
+        views = self.towers.views(fields)
         features = {view: self.towers.networks[view](images) for view, images in views.items()}
-        size = samples.shape[-1]
+        size = next(iter(fields.values())).shape[-1]
         return views, *(
             decoder(features[a], size) for decoder, (a, _) in zip(self.decoders, self.directions, strict=True)
         )

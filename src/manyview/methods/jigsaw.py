@@ -1,20 +1,22 @@
 """PIRL's second branch: nine shuffled patches of a sample stand for it (Misra and van der Maaten, CVPR 2020)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from manyview.bounds import Share
-from manyview.encoders import Encoder, Towers
+from manyview.encoders import Encoder
 from manyview.methods.base import ViewBatch
 from manyview.methods.view_graph import GraphConfig, ViewGraph
 from manyview.precision import at_least_float32
 from manyview.views.patches import CELLS, GRID, Jigsaw
 
 __all__ = ["Branched", "BranchedConfig"]
+
+Embeddings = dict[str, Tensor]  # (N, D) by view
 
 PATCH = 0.75  # of a cell's side: PIRL cuts 64 pixels of 85
 
@@ -30,38 +32,37 @@ class JigsawBranch(nn.Module):
 
     def __init__(self, encoder: Encoder, *, seed: int) -> None:
         super().__init__()
-        towers, dim = encoder.backbone, encoder.config.dim
-        if not isinstance(towers, Towers):
-            raise TypeError("a jigsaw belongs to an encoder with a network for each view")
-        self.seed, self.widths = seed, towers.widths
-        self.each = nn.ModuleList(nn.Linear(width, dim) for width in self.widths)
-        self.all = nn.ModuleList(nn.Linear(CELLS * dim, dim) for _ in self.widths)
+        widths, dim = encoder.towers.widths, encoder.dim
+        self.seed = seed
+        self.each = nn.ModuleDict({name: nn.Linear(width, dim) for name, width in widths.items()})
+        self.all = nn.ModuleDict({name: nn.Linear(CELLS * dim, dim) for name in widths})
 
-    def patches(self, images: Tensor, batch: ViewBatch) -> Tensor:
-        """(N, C, h, w) -> (N, 9, C, side, side), shuffled anew in each step."""
-        jigsaw = Jigsaw(side=max(1, round(PATCH * (images.shape[-1] // GRID))), seed=self.seed)
-        return jigsaw.apply(images, jigsaw.plan(batch.index, batch.step))
+    def patches(self, fields: Mapping[str, Tensor], batch: ViewBatch) -> dict[str, Tensor]:
+        """Fields (N, c, h, w) -> (N, 9, c, side, side), all shuffled alike, anew in each step."""
+        size = next(iter(fields.values())).shape[-1]
+        jigsaw = Jigsaw(side=max(1, round(PATCH * (size // GRID))), seed=self.seed)
+        plan = jigsaw.plan(batch.index, batch.step)
+        return {name: jigsaw.apply(field, plan) for name, field in fields.items()}
 
-    def forward(self, features: Tensor) -> Tensor:
-        """Features of patches (N, 9, F) to embeddings (N, V·D), as an encoder gives them."""
-        parts = [
-            whole(each(part).flatten(1))
-            for each, whole, part in zip(self.each, self.all, features.split(self.widths, -1), strict=True)
-        ]
-        views = torch.cat([F.normalize(at_least_float32(part), dim=1) for part in parts], 1)
-        return F.normalize(views, dim=1)
+    def forward(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Features of patches (N, 9, F) to embeddings (N, D), by view."""
+        return {
+            name: F.normalize(at_least_float32(self.all[name](self.each[name](each).flatten(1))), dim=1)
+            for name, each in features.items()
+        }
 
 
 class WithJigsaw(nn.Module):
-    """An encoder and the branch beside it, in one call: (N, V·D) of the images, and of the patches."""
+    """An encoder and the branch beside it, in one call: embeddings by view of the samples, and of the patches."""
 
     def __init__(self, encoder: Encoder, branch: JigsawBranch) -> None:
         super().__init__()
         self.encoder, self.branch = encoder, branch
 
-    def forward(self, images: Tensor, patches: Tensor) -> tuple[Tensor, Tensor]:
-        features = self.encoder.backbone(patches.flatten(0, 1)).unflatten(0, patches.shape[:2])
-        return self.encoder(images), self.branch(features)
+    def forward(self, fields: Embeddings, patches: Embeddings) -> tuple[Embeddings, Embeddings]:
+        found = self.encoder.towers({name: each.flatten(0, 1) for name, each in patches.items()})
+        features = {name: each.unflatten(0, (-1, CELLS)) for name, each in found.items()}
+        return self.encoder(fields), self.branch(features)
 
 
 class Branched(ViewGraph):
@@ -74,10 +75,10 @@ class Branched(ViewGraph):
     def learner(self) -> nn.Module:
         return self.encoder if self.jigsaw is None else WithJigsaw(self.encoder, self.jigsaw)
 
-    def branches(self, batch: ViewBatch) -> list[tuple[float, Tensor]]:
-        """Embeddings (N, V·D) of the samples in their first crop, and of the jigsaws of their last one, each with its
-        share of the loss."""
+    def branches(self, batch: ViewBatch) -> list[tuple[float, Embeddings]]:
+        """Embeddings (N, D) by view of the samples in their first crop, and of the jigsaws of their last one, each with
+        its share of the loss."""
         if self.jigsaw is None:
-            return [(1.0, self.embed(batch.views[0]))]
-        whole, patched = self.embed(batch.views[0], self.jigsaw.patches(batch.views[-1], batch))
+            return [(1.0, self.embed(batch.crop(0)))]
+        whole, patched = self.embed(batch.crop(0), self.jigsaw.patches(batch.crop(-1), batch))
         return [(1 - self.config.jigsaw, whole), (self.config.jigsaw, patched)]

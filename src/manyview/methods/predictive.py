@@ -6,7 +6,7 @@ from typing import Literal, final
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyview.encoders import Encoder, Towers
+from manyview.encoders import Encoder
 from manyview.errors import UserError
 from manyview.methods.base import ViewBatch
 from manyview.methods.decoders import Decoder, WithDecoders
@@ -36,18 +36,16 @@ class Predictive(ViewGraph):
         super().__init__(config, encoder, samples=samples, seed=seed)
         if len(self.names) < 2:
             raise UserError(f"--views {config.views} leaves nothing to predict: name two or more")
-        towers = encoder.backbone
-        assert isinstance(towers, Towers)
-        widths, channels = (dict(zip(self.names, each, strict=True)) for each in (towers.widths, towers.channels))
-        self.decoders = nn.ModuleList(Decoder(widths[a], channels[b]) for a, b in self.directions)
+        towers = encoder.towers
+        self.decoders = nn.ModuleList(
+            Decoder(towers.widths[a], len(towers.named[b].channels)) for a, b in self.directions
+        )
 
     def learner(self) -> nn.Module:
-        towers = self.encoder.backbone
-        assert isinstance(towers, Towers)
-        return WithDecoders(towers, self.decoders, self.directions)
+        return WithDecoders(self.encoder.towers, self.decoders, self.directions)
 
     def step(self, batch: ViewBatch) -> dict[str, Tensor]:
-        views, *predicted = self.embed(batch.views[0])
+        views, *predicted = self.embed(batch.crop(0))
 
         def scores(anchor: str, other: str) -> tuple[Tensor, Tensor]:
             return predicted[self.directions.index((anchor, other))], views[other]

@@ -1,11 +1,12 @@
 """The frame of CMC with a momentum encoder and a queue: an anchor of one view meets the keys of the other (D.4)."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from manyview.bounds import Positive
 from manyview.methods.base import Chance, CMCSetup, QueueConfig, Queued, Setup, ViewBatch
@@ -41,30 +42,33 @@ class QueuedGraph(Queued, Branched):
     def in_cmc_setup(cls, setup: CMCSetup) -> Setup:
         return replace(super().in_cmc_setup(setup), method={"temperature": 0.1} if setup == "paper-stl10" else {})
 
+    def new_queue(self) -> nn.ModuleDict:
+        """One for each view."""
+        return nn.ModuleDict({name: super(QueuedGraph, self).new_queue() for name in self.names})
+
+    def enqueue(self, keys: Sequence[Mapping[str, Tensor]], index: Tensor) -> None:
+        for name, queue in self.queue.items():
+            queue.push(torch.cat([each[name] for each in keys]), index)
+
     def step(self, batch: ViewBatch) -> dict[str, Tensor]:
         branches = self.branches(batch)
-        k = self.encode_keys(batch.views[1:2], batch)  # (N, 1, V·D)
-        self.fresh.append((k[:, 0], batch.index))
+        k = self.encode_keys({name: view[1:2] for name, view in batch.views.items()}, batch)  # (N, 1, D) by view
+        self.fresh.append(({name: keys[:, 0] for name, keys in k.items()}, batch.index))
         contrast = partial(info_nce, temperature=self.config.temperature)
         seen = Seen()
         losses = [
-            share * self.along_graph(self.apart(q), self.scores(q, k, batch), contrast, batch.index, seen)
-            for share, q in branches
+            share * self.along_graph(q, self.scores(q, k, batch), contrast, batch.index, seen) for share, q in branches
         ]
         return {"loss": torch.stack(losses).sum(), **seen.metrics()}
 
-    def scores(self, q: Tensor, k: Tensor, batch: ViewBatch) -> Scores:
+    def scores(self, q: Mapping[str, Tensor], k: Mapping[str, Tensor], batch: ViewBatch) -> Scores:
         """Of anchors against the keys of the view that they meet."""
 
-        width = q.shape[1] // len(self.names)
-        columns = {name: slice(i * width, (i + 1) * width) for i, name in enumerate(self.names)}
-
         def against(anchor: str, other: str) -> tuple[Tensor, Tensor]:
-            query, there = q[:, columns[anchor]] * len(self.names), self.presence.there(other)  # views are 1/√V long
-            positives = similarity(query, k[:, :, columns[other]])
-            negatives = self.queue.similarity(query, batch.index, columns=columns[other])
+            query, queue, there = q[anchor], self.queue[other], self.presence.there(other)
+            positives, negatives = similarity(query, k[other]), queue.similarity(query, batch.index)
             if there is not None:
-                owner = self.queue.owner  # -1 where a slot was never filled: its random key stays
+                owner = queue.owner  # -1 where a slot was never filled: its random key stays
                 negatives = negatives.masked_fill(~there[owner.clamp_min(0)] & (owner >= 0), -torch.inf)
             return positives, negatives
 

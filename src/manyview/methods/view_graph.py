@@ -1,6 +1,5 @@
 """What methods share that contrast the views of a sample along the edges of a graph."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
@@ -89,10 +88,6 @@ class ViewGraph(Method):
 
     def know_present(self, present: Mapping[str, Tensor]) -> None:
         self.presence.know(present)
-
-    def apart(self, together: Tensor) -> dict[str, Tensor]:
-        """Embeddings (N, V·D), the views side by side and each of length 1/√V, to unit ones (N, D) by view."""
-        return dict(zip(self.names, (together * math.sqrt(len(self.names))).chunk(len(self.names), 1), strict=True))
 
     def along_graph(
         self,

@@ -41,10 +41,9 @@ class Queue(nn.Module):
         """To which group each of the n samples belongs (n,)."""
         self.register_buffer("groups", groups, persistent=False)  # the data tells it anew
 
-    def similarity(self, query: Tensor, index: Tensor | None = None, *, columns: slice = slice(None)) -> Tensor:
-        """Scores of `query` (N, D), whose sample numbers are `index` (N,), against the queue: (N, size). Where keys are
-        several views side by side, the query meets the one in `columns`."""
-        scores = similarity(query, self.keys[:, columns])
+    def similarity(self, query: Tensor, index: Tensor | None = None) -> Tensor:
+        """Scores of `query` (N, D), whose sample numbers are `index` (N,), against the queue: (N, size)."""
+        scores = similarity(query, self.keys)
         if self.start == "empty":
             scores[:, int(self.pushed) :] = -torch.inf
         if self.mask_own or self.groups is not None:

@@ -21,7 +21,7 @@ from manyview.diagnose import (
 )
 from manyview.encoders import FrozenEncoder
 from manyview.evaluate.features import extract
-from manyview.stack import COLOURS
+from manyview.fields import FIELDS, IMAGE
 from manyview.views import Augment
 
 __all__ = [
@@ -112,14 +112,14 @@ def collect(
     `random` is the same encoder before any training. Without an `encoder` only views are shown. Which samples are
     chosen depends on `seed` and their number alone; unreadable ones are passed over.
     """
-    order = shuffled(source, seed)
+    source, order = source.select(dict.fromkeys((IMAGE, *augment.fields))), shuffled(source, seed)
     shown = tuple(
-        _sample_views(source, augment, number, image) for number, image in islice(readable(source, order), rows)
+        _sample_views(source, augment, number, sample) for number, sample in islice(readable(source, order), rows)
     )
     if encoder is None:
         return Pictures(source.name, shown)
     encoders = {"trained": encoder} if random is None else {"trained": encoder, "random": random}
-    views = _view_features(encoders, source, augment, islice(readable(source, order), pairs))
+    views = _view_features(encoders, augment, islice(readable(source, order), pairs))
     part = Subset(source, order[:pool])
     features = {name: extract(each, part, batch_size=64, progress=progress) for name, each in encoders.items()}
     near = {name: nearest_others(each.embeddings, neighbours) for name, each in features.items()}
@@ -141,8 +141,8 @@ def shuffled(source: Source, seed: int) -> Tensor:
     return counter.permutation(len(source), seed, _TAG)
 
 
-def readable(source: Source, order: Tensor) -> Iterator[tuple[int, Tensor]]:
-    """Numbers and images of the samples `order`, without those that cannot be read."""
+def readable(source: Source, order: Tensor) -> Iterator[tuple[int, dict[str, Tensor]]]:
+    """Numbers and fields of the samples `order`, without those that cannot be read."""
     for number in order.tolist():
         try:
             yield number, source.read(number)
@@ -150,38 +150,29 @@ def readable(source: Source, order: Tensor) -> Iterator[tuple[int, Tensor]]:
             continue
 
 
-def _sample(source: Source, number: int, image: Tensor) -> Sample:
+def _sample(source: Source, number: int, sample: Mapping[str, Tensor]) -> Sample:
     label = None if source.labels is None else source.classes[int(source.labels[number])]
-    return Sample(source.id(number), thumbnail(image[:COLOURS]), label)
+    return Sample(source.id(number), thumbnail(sample[IMAGE]), label)
 
 
-def _sample_views(source: Source, augment: Augment, number: int, image: Tensor) -> SampleViews:
-    pixels = _views(source, augment, [(number, image)])[:, 0, :COLOURS].mul(255).round().byte()
-    return SampleViews(_sample(source, number, image), tuple(map(thumbnail, pixels)))
-
-
-def _views(source: Source, augment: Augment, samples: list[tuple[int, Tensor]]) -> Tensor:
-    """The views (V, N, C, h, w) of the samples in the first epoch, as pixels in [0, 1]."""
-    if source.size is None:
-        batch = torch.stack([augment.crop(image, number, 0) for number, image in samples])
-    else:
-        batch = torch.stack([image for _, image in samples])
-    normalised = augment.apply(batch, augment.plan(torch.tensor([number for number, _ in samples]), 0))
-    mean, std = (torch.tensor(values).view(-1, 1, 1) for values in (augment.mean, augment.std))
-    return (normalised * std + mean).clamp(0, 1)
+def _sample_views(source: Source, augment: Augment, number: int, sample: Mapping[str, Tensor]) -> SampleViews:
+    views = augment.values(augment.views_of([sample], [number], 0))
+    shown = torch.stack([FIELDS[name].show(view[:, 0]) for name, view in views.items()], 1).flatten(0, 1)
+    return SampleViews(_sample(source, number, sample), tuple(map(thumbnail, shown.mul(255).round().byte())))
 
 
 @torch.no_grad()
 def _view_features(
-    encoders: Mapping[str, FrozenEncoder], source: Source, augment: Augment, samples: Iterator[tuple[int, Tensor]]
+    encoders: Mapping[str, FrozenEncoder], augment: Augment, samples: Iterator[tuple[int, dict[str, Tensor]]]
 ) -> dict[str, Tensor]:
     """Features (V, N, F) by encoder; a few samples at a time, as their views may be large."""
     parts: dict[str, list[Tensor]] = {name: [] for name in encoders}
     while some := list(islice(samples, 16)):
-        views = _views(source, augment, some)
+        numbers, fields = [number for number, _ in some], [each for _, each in some]
+        views = augment.values(augment.views_of(fields, numbers, 0))
         for name, encoder in encoders.items():
-            features = encoder(views.flatten(0, 1).to(encoder.mean.device)).float().cpu()
-            parts[name].append(features.unflatten(0, views.shape[:2]))
+            flat = {each: view.flatten(0, 1).to(encoder.mean.device) for each, view in views.items()}
+            parts[name].append(encoder(flat).float().cpu().unflatten(0, (augment.views, -1)))
     return {name: torch.cat(some, dim=1) for name, some in parts.items()}
 
 

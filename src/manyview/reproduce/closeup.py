@@ -12,6 +12,7 @@ from manyview import counter
 from manyview.atomic import replacing
 from manyview.diagnose.monitor import VIEWS
 from manyview.encoders import Encoder
+from manyview.fields import IMAGE
 from manyview.report.pictures import thumbnail
 from manyview.reproduce.job import Row
 from manyview.reproduce.looks import place_in_run, tested_images
@@ -52,12 +53,10 @@ def batch_of(run: Path, setting: Setting, size: int) -> Batch:
     source, plain = tested_images(setting), build_augment(method, config)
     augment = Augment(plain.recipe, views=VIEWS, size=plain.size, seed=plain.seed)
     numbers = counter.permutation(len(source), config.run.seed, _TAG)[:size].tolist()
-    images = [source.read(number) for number in numbers]
-    crops = torch.stack([augment.crop(*each, _EPOCH) for each in zip(images, numbers, strict=True)])
-    views = augment.apply(crops, augment.plan(torch.tensor(numbers), _EPOCH))
-    mean, std = (torch.tensor(values).view(3, 1, 1) for values in (plain.recipe.mean, plain.recipe.std))
-    pixels = (views * std + mean).clamp(0, 1).mul(255).round().byte()
-    return Batch(views, pixels, [thumbnail(image) for image in images])
+    samples = [source.read(number) for number in numbers]
+    views = augment.views_of(samples, numbers, _EPOCH)
+    pixels = augment.values(views)[IMAGE].mul(255).round().byte()
+    return Batch(views[IMAGE], pixels, [thumbnail(sample[IMAGE]) for sample in samples])
 
 
 @dataclass(frozen=True)

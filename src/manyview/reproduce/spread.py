@@ -17,6 +17,7 @@ from manyview.diagnose import positive_similarity
 from manyview.diagnose.embeddings import separation
 from manyview.encoders import FrozenEncoder, load
 from manyview.errors import UserError
+from manyview.fields import IMAGE
 from manyview.reproduce.job import Row
 from manyview.reproduce.looks import tested_images
 from manyview.reproduce.setting import Setting
@@ -89,8 +90,7 @@ class Spread:
 @torch.no_grad()
 def _features(encoder: FrozenEncoder, source: Source, augment: Augment, numbers: list[int]) -> Tensor:
     """Unit features (V, n, F) of the views of some images."""
-    crops = torch.stack([augment.crop(source.read(number), number, 0) for number in numbers])
-    views = augment.apply(crops, augment.plan(torch.tensor(numbers), 0)).clamp(0, 1)
+    views = augment.views_of([source.read(number) for number in numbers], numbers, 0)[IMAGE].clamp(0, 1)
     found = encoder(views.flatten(0, 1).to(encoder.mean.device)).cpu()
     return F.normalize(found, dim=1).unflatten(0, views.shape[:2])  # type: ignore[no-any-return]
 

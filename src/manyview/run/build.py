@@ -17,8 +17,8 @@ from manyview.diagnose import ContrastMonitor
 from manyview.encoders import Encoder, Towers, build_encoder
 from manyview.errors import UserError
 from manyview.evaluate.split import open_test, splits
+from manyview.fields import FIELDS, IMAGE
 from manyview.methods.base import Method
-from manyview.stack import COLOURS
 from manyview.train import build_optimizer, build_schedule
 from manyview.views import Augment, recipe
 from manyview.views.named import split_views
@@ -85,10 +85,11 @@ def build(kind: type[Method], config: AnyConfig, source: Source) -> Parts:
 
 def build_augment(kind: type[Method], config: AnyConfig) -> Augment:
     encoder = kind.encoder_config(config.method, config.encoder)
-    if encoder.planes and config.views.augment.endswith(RAND):
+    others = [name for name in encoder.fields if name != IMAGE]
+    if others and config.views.augment.endswith(RAND):
         raise UserError(
             f"--augment {config.views.augment} would turn and shear the colours alone, away from "
-            f"{', '.join(encoder.planes)}: use --augment {config.views.augment.removesuffix(RAND)}"
+            f"{', '.join(others)}: use --augment {config.views.augment.removesuffix(RAND)}"
         )
     return Augment(
         recipe(
@@ -96,7 +97,7 @@ def build_augment(kind: type[Method], config: AnyConfig) -> Augment:
             min_crop=config.views.min_crop,
             normalise=encoder.split is None,  # else the encoder does it
         ),
-        planes=encoder.planes,
+        fields=encoder.fields,
         views=kind.view_count(config.method),
         size=config.views.image_size,
         seed=config.run.seed,
@@ -115,29 +116,34 @@ def measure_views(encoder: Encoder, source: Source, seed: int) -> None:
 
     def views() -> Iterator[dict[str, Tensor]]:
         chroma = []
-        for samples, index in some_samples(source, seed):
-            chroma.append(mean_chroma(samples[:, :COLOURS]))
-            found = split_views(samples / 255, towers.named)
+        for fields, index in some_samples(source, seed):
+            if spaces:
+                chroma.append(mean_chroma(fields[IMAGE]))
+            values = {name: FIELDS[name].values(field) for name, field in fields.items()}
+            found = split_views(values, towers.named)
             yield {name: view[there[name][index]] if name in there else view for name, view in found.items()}
         # Said before a channel is found to be constant, which it is for the same reason.
         if spaces and chroma:
             refuse_grey(chroma, ", ".join(spaces))
 
     statistics = measure(views())
-    for buffer, table in ((towers.mean, statistics.mean), (towers.std, statistics.std)):
-        buffer.copy_(torch.tensor([number for name in towers.named for number in table[name]]).view(-1, 1, 1))
+    for name in towers.named:
+        for kind, table in (("mean", statistics.mean), ("std", statistics.std)):
+            numbers = torch.tensor(table[name]).view(-1, 1, 1)
+            towers.normalise.get_submodule(name).get_buffer(kind).copy_(numbers)
 
 
-def some_samples(source: Source, seed: int, limit: int = MEASURED) -> Iterator[tuple[Tensor, Tensor]]:
-    """At most `limit` samples (n, C, H, W) from everywhere in the source and their numbers (n,): the same ones whoever
-    asks."""
+def some_samples(source: Source, seed: int, limit: int = MEASURED) -> Iterator[tuple[dict[str, Tensor], Tensor]]:
+    """Fields (n, c, H, W) of at most `limit` samples from everywhere in the source and their numbers (n,): the same
+    ones whoever asks."""
     chosen = sampled(len(source), limit, seed)
     if source.size is not None:
         yield from ((source.batch(some), some) for some in chosen.split(100))
         return
     for number in track(chosen.tolist(), f"colours of {source.name}"):
         with suppress(Unreadable):
-            yield source.read(number).unsqueeze(0), torch.tensor([number])
+            sample = source.read(number)
+            yield {name: field.unsqueeze(0) for name, field in sample.items()}, torch.tensor([number])
 
 
 def check_division(config: AnyConfig) -> None:

@@ -26,9 +26,9 @@ HELP = {"-h", "--help"}
 
 def open_training(method: type[Method], config: AnyConfig) -> Source:
     """The training data of a run."""
-    data, planes = config.data, method.encoder_config(config.method, config.encoder).planes
+    data, fields = config.data, method.encoder_config(config.method, config.encoder).fields
     with distributed.first_on_each_machine():  # it may pack the images into a file that the others only map
-        source = open_source(data.data, split="pretrain", labelled=not data.unlabelled).showing(planes)
+        source = open_source(data.data, split="pretrain", labelled=not data.unlabelled).select(fields)
     if data.subset is not None:
         source = fewer(source, data.subset, seed=config.run.seed)
     if data.imbalance != "none":

@@ -6,24 +6,23 @@ worker or rank. All views of a batch are made together; B counts views, of whate
 
 import math
 import mmap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from manyview import counter
-from manyview.stack import COLOURS, channels_of
+from manyview.fields import FIELDS, IMAGE
 from manyview.views.colour import Jitter, compiled_hue, greyscale, hue, solarise, where
 from manyview.views.plan import ORDERS, Plan
 from manyview.views.randaugment import RandAugment, RandPlan
 from manyview.views.recipes import Recipe
-from manyview.views.space import Blur, resize
-from manyview.views.together import cut_planes
+from manyview.views.space import Blur, nearest, pick, resize
 
-__all__ = ["Augment"]
+__all__ = ["Augment", "Group"]
 
 _TAG = 0x7669657773  # "views": keeps these draws apart from everybody else's
 _TRIES = 10  # crops are drawn until one fits, as often as torchvision draws them
@@ -99,11 +98,37 @@ def _factor(uniform: Tensor, strength: float) -> Tensor:
     return _between(uniform, max(0.0, 1 - strength), 1 + strength)
 
 
+@dataclass(frozen=True)
+class Group:
+    """Views of one size. Those of a group with a name are called FIELD.NAME, as `image.small`."""
+
+    views: int
+    size: int
+    name: str = ""
+    scale: tuple[float, float] | None = None
+    """Share of the area that a crop covers; the recipe's unless given."""
+
+    def __call__(self, field: str) -> str:
+        """What the group's views of a field are called."""
+        return f"{field}.{self.name}" if self.name else field
+
+
+def _check(name: str, x: Tensor, samples: int, cut: Group | None) -> None:
+    """Whether whole fields (N, c, H, W), or crops (N, V, c, size, size) of a group, are what they are said to be."""
+    field = FIELDS[name]
+    wanted: tuple[int, ...] = (samples, field.channels, *x.shape[-2:])
+    if cut is not None:
+        wanted = (samples, cut.views, field.channels, cut.size, cut.size)
+    if x.shape != wanted or x.dtype != field.dtype:
+        said = "a whole field" if cut is None else f"{cut.views} crops of {cut.size}×{cut.size} pixels"
+        raise ValueError(f"{name} is {x.dtype} {tuple(x.shape)}, but {said} would be {field.dtype} {wanted}")
+
+
 class Augment:
-    """Makes `views` views of `size` × `size` pixels of every sample, as a recipe says.
+    """Makes `views` views of `size` × `size` pixels of every sample, as a recipe says; `more` groups of other sizes.
 
     augment = Augment(recipe("moco-v2"), views=2, size=32, seed=0)
-    views = augment.apply(images, augment.plan(index, epoch))
+    views = augment.apply({"image": images}, augment.plan(index, epoch))["image"]
     """
 
     def __init__(
@@ -114,19 +139,25 @@ class Augment:
         size: int,
         seed: int,
         compile: bool = False,
-        planes: tuple[str, ...] = (),
+        fields: Sequence[str] = (IMAGE,),
+        more: Sequence[Group] = (),
     ) -> None:
         """`compile` fuses the turn of the hue, the only operation that gains by it; the results agree to rounding.
-        `planes` are further images of `manyview.stack`: they follow crop and flip, and no colour is changed."""
+        All `fields` of a sample are cut and mirrored alike."""
         self.recipe, self.views, self.size, self.seed, self.compile = recipe, views, size, seed, compile
-        self.planes, further = planes, channels_of(planes) - COLOURS
-        self.mean, self.std = (*recipe.mean, *[0.0] * further), (*recipe.std, *[1.0] * further)
+        self.fields, self.groups = tuple(fields), (Group(views, size), *more)
+        if len({group.name for group in self.groups}) < len(self.groups):
+            raise ValueError(f"groups of views need names of their own: {[group.name for group in self.groups]}")
+        self.mean, self.std = recipe.mean, recipe.std  # of images
         self._shift = -torch.tensor(recipe.mean) / torch.tensor(recipe.std)
         self._rand = RandAugment(operations=recipe.rand_operations, magnitude=recipe.rand_magnitude, seed=seed)
-        self._blur = Blur(size, min(math.ceil(3 * recipe.sigma[1]), size - 1))
+        self._blur = {
+            side: Blur(side, min(math.ceil(3 * recipe.sigma[1]), side - 1))
+            for side in {group.size for group in self.groups}
+        }
 
     def plan(self, index: Tensor, epoch: int) -> Plan:
-        """The parameters of all views of the samples `index` (N,)."""
+        """The parameters of all views of the samples `index` (N,), group after group."""
         recipe = self.recipe
         area, ratio, position, rest = self._draw(index, epoch, _DRAWS)
         flip, jitter, order, brightness, contrast, saturation, hue, grey, blur, sigma, solarise = rest.unbind(-1)
@@ -145,16 +176,20 @@ class Augment:
             blur=blur < recipe.blur,
             sigma=_between(sigma, *recipe.sigma),
             solarise=solarise < recipe.solarise,
-            **self._rand.plan(index, epoch, self.views)._asdict(),
+            **self._rand.plan(index, epoch, self._count)._asdict(),
         )
 
     def _draw(self, index: Tensor, epoch: int, draws: tuple[int, ...]) -> list[Tensor]:
         """Areas, ratios and positions of the crops, and further draws in [0, 1) if asked for: (N, V, draws) each."""
-        view, draw = (torch.arange(count, device=index.device) for count in (self.views, sum(draws)))
+        view, draw = (torch.arange(count, device=index.device) for count in (self._count, sum(draws)))
         uniform = counter.uniform(self.seed, _TAG, epoch, index.view(-1, 1, 1), view.view(-1, 1), draw)
         area, ratio, *rest = uniform.split(draws, -1)
         low, high = self.recipe.ratio
-        return [_between(area, *self.recipe.scale), _between(ratio, math.log(low), math.log(high)), *rest]
+        areas = [
+            _between(part, *(group.scale or self.recipe.scale))
+            for group, part in zip(self.groups, area.split([group.views for group in self.groups], 1), strict=True)
+        ]
+        return [torch.cat(areas, 1), _between(ratio, math.log(low), math.log(high)), *rest]
 
     def boxes(self, plan: Plan, height: int, width: int) -> Tensor:
         """Where the crops lie in images of this size: (N, V, 4) of top, left, height, width.
@@ -178,78 +213,108 @@ class Augment:
         corner = torch.where(found, (position.double() * (room + 1)).long(), room // 2)
         return torch.cat((corner, extent), -1)
 
-    def crop(self, image: Tensor, index: int, epoch: int) -> Tensor:
-        """Cut all crops of a sample: (C, H, W) uint8 -> (V, C, size, size) uint8. `apply` does the rest, flips too."""
+    @property
+    def _count(self) -> int:
+        return sum(group.views for group in self.groups)
+
+    def crop(self, sample: Mapping[str, Tensor], index: int, epoch: int) -> dict[str, Tensor]:
+        """Cut all crops of a sample: fields (c, H, W) -> views (V, c, size, size) by name, of the fields' types.
+        `apply` does the rest, flips too."""
         # The call overhead of a whole plan would be felt here.
         area, ratio, position = self._draw(torch.tensor([index]), epoch, _DRAWS[:3])
-        boxes: list[list[int]] = self._boxes(area, ratio, position, *image.shape[-2:])[0].tolist()
-        pixels = image.unsqueeze(0).contiguous(memory_format=torch.channels_last)  # twice as fast to resize
-        crops = [
-            F.interpolate(
-                pixels[..., top : top + height, left : left + width],
-                size=(self.size, self.size),
-                mode="bilinear",
-                antialias=True,
-            )
-            for top, left, height, width in boxes
-        ]
-        return torch.cat(crops).contiguous()
+        height, width = sample[self.fields[0]].shape[-2:]
+        boxes: list[list[int]] = self._boxes(area, ratio, position, height, width)[0].tolist()
+        crops, start = {}, 0
+        for group in self.groups:
+            stretch, size = boxes[start : start + group.views], (group.size, group.size)
+            for name in self.fields:
+                pixels = sample[name].unsqueeze(0).contiguous(memory_format=torch.channels_last)  # twice as fast
+                cuts = [pixels[..., top : top + high, left : left + wide] for top, left, high, wide in stretch]
+                crops[group(name)] = torch.cat([FIELDS[name].resized(cut, size) for cut in cuts]).contiguous()
+            start += group.views
+        return crops
 
-    def apply(self, batch: Tensor, plan: Plan) -> Tensor:
-        """uint8 whole images (N, C, H, W) or crops (N, V, C, size, size) -> normalised float32 (V, N, C, size, size).
+    def apply(self, fields: Mapping[str, Tensor], plan: Plan, *, cut: bool = False) -> dict[str, Tensor]:
+        """Fields (N, c, H, W), or `cut` crops (N, V, c, size, size) by view -> views (V, N, c, size, size) by name, in
+        float32: images normalised, others as their values.
 
-        Both `views[v]` and `views.flatten(0, 1)` are channels-last.
+        Both `view[v]` and `view.flatten(0, 1)` are channels-last.
         """
-        if batch.shape[-3] != len(self.mean):
-            raise ValueError(f"samples of {batch.shape[-3]} channels where views of {len(self.mean)} are made")
-        if not self.planes:
-            return self._colours(batch, plan)
-        colours, further = batch.split([COLOURS, len(self.mean) - COLOURS], -3)
-        views = torch.cat((self._colours(colours, plan).flatten(0, 1), self._further(further, plan)), 1)
-        return views.view(self.views, len(batch), *views.shape[1:])
+        views, start = {}, 0
+        for group in self.groups:
+            stretch = slice(start, start + group.views)
+            part = Plan(*(field[:, stretch] for field in plan))
+            for name in self.fields:
+                x = fields[group(name) if cut else name]
+                _check(name, x, len(plan.flip), group if cut else None)
+                make = self._coloured if FIELDS[name].coloured else self._plain
+                views[group(name)] = make(name, x, part, group.size, cut)
+            start += group.views
+        return views
 
-    def _further(self, stack: Tensor, plan: Plan) -> Tensor:
-        """Further images, whole (N, c, H, W) or cut (N, V, c, size, size) -> (V·N, c, size, size), channels-last."""
-        flip = plan.flip.T.flatten().to(stack.device)
-        if stack.dim() == 4:
-            boxes = self.boxes(plan, *stack.shape[-2:]).transpose(0, 1).flatten(0, 1).to(stack.device)
-            made = cut_planes(stack.repeat(self.views, 1, 1, 1), self.planes, boxes, flip, self.size)
+    def views_of(self, samples: Sequence[Mapping[str, Tensor]], index: Sequence[int], epoch: int) -> dict[str, Tensor]:
+        """The views of some samples, which may differ in size."""
+        crops = [self.crop(sample, number, epoch) for sample, number in zip(samples, index, strict=True)]
+        batch = {name: torch.stack([each[name] for each in crops]) for name in crops[0]}
+        return self.apply(batch, self.plan(torch.tensor(index), epoch), cut=True)
+
+    def values(self, views: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Views as values again: images in [0, 1]."""
+        mean, std = (torch.tensor(channels).view(-1, 1, 1) for channels in (self.mean, self.std))
+        return {
+            name: (view * std.to(view.device) + mean.to(view.device)).clamp(0, 1)
+            if FIELDS[name.partition(".")[0]].coloured
+            else view
+            for name, view in views.items()
+        }
+
+    def _plain(self, name: str, x: Tensor, plan: Plan, size: int, cut: bool) -> Tensor:
+        """The views of a field whose colours are not changed."""
+        field, (samples, views) = FIELDS[name], plan.flip.shape
+        if not cut:
+            boxes = self.boxes(plan, *x.shape[-2:]).to(x.device)
+            if field.nearest:
+                x = pick(field.values(x), *nearest(boxes, size))
+            else:
+                planes = x.repeat_interleave(views, 0).transpose(0, 1).float()
+                still = torch.zeros(samples * views, dtype=torch.bool, device=x.device)
+                resized = resize(planes, boxes.flatten(0, 1), still, size).transpose(0, 1)
+                x = field.values(resized).unflatten(0, (samples, views))
         else:
-            made = cut_planes(stack.transpose(0, 1).flatten(0, 1), self.planes, None, flip, self.size)
-        return made.contiguous(memory_format=torch.channels_last)
+            x = field.values(x)
+        x = torch.where(plan.flip.to(x.device)[..., None, None, None], field.mirrored(x), x)
+        x = x.transpose(0, 1).flatten(0, 1).contiguous(memory_format=torch.channels_last)
+        return x.view(views, samples, *x.shape[1:])
 
-    def _colours(self, batch: Tensor, plan: Plan) -> Tensor:
-        """The same for RGB."""
+    def _coloured(self, name: str, batch: Tensor, plan: Plan, size: int, cut: bool) -> Tensor:
+        """The views of images."""
         samples, views = plan.flip.shape
         height, width = batch.shape[-2:]
-        whole = batch.dim() == 4
-        if not whole and batch.shape != (samples, views, 3, self.size, self.size):
-            raise ValueError(f"crops of shape {tuple(batch.shape)} for {views} views of {self.size}×{self.size} pixels")
-        images = batch if whole else batch.flatten(0, 1)
+        images = batch.flatten(0, 1) if cut else batch
         device = batch.device
-        boxes = self.boxes(plan, height, width).flatten(0, 1).to(device) if whole else None
+        boxes = None if cut else self.boxes(plan, height, width).flatten(0, 1).to(device)
         # What decides the course of the work is read here, on the host, and not waited for while it goes on.
         plan = plan.map(lambda field: field.flatten(0, 1).cpu())
-        parts = list(_grouped(plan, _at_once(max(self.size**2, height * width), device)))
+        parts = list(_grouped(plan, _at_once(max(size**2, height * width), device)))
         order = torch.cat(parts)
         plan = plan.map(lambda field: field[order])
         script = _script(plan, device)
         sample, view = order // views, order % views
-        source, place = (sample if whole else order).to(device), view * samples + sample
+        source, place = (order if cut else sample).to(device), view * samples + sample
         boxes = boxes[order.to(device)] if boxes is not None else None
-        out = _empty((views * samples, self.size**2, 3), device)
+        out = _empty((views * samples, size**2, 3), device)
         start = 0
         for part in parts:
             run = slice(start, start + len(part))
             box = boxes[run] if boxes is not None else None
-            x = self._render(images.index_select(0, source[run]), box, script.part(run))
+            x = self._render(images.index_select(0, source[run]), box, script.part(run), size)
             if self.recipe.rand_operations:
-                x = self._randomise(x, RandPlan(plan.operation[run], plan.backwards[run]))
+                x = self._randomise(x, RandPlan(plan.operation[run], plan.backwards[run]), size)
             self._put(x, out, place[run])
             start += len(part)
-        return out.view(views, samples, self.size, self.size, 3).permute(0, 1, 4, 2, 3)
+        return out.view(views, samples, size, size, 3).permute(0, 1, 4, 2, 3)
 
-    def _render(self, images: Tensor, boxes: Tensor | None, script: _Script) -> Tensor:
+    def _render(self, images: Tensor, boxes: Tensor | None, script: _Script, size: int) -> Tensor:
         """Views of images (B, 3, H, W) uint8 -> (3, B, size²) in 0 … 255. The script is one of a part by `_grouped`."""
         recipe = self.recipe
         x = images.transpose(0, 1)
@@ -257,7 +322,7 @@ class Augment:
             x = where(script.flip, x, lambda part: part.flip(-1))
         x = x.to(torch.float32, memory_format=torch.contiguous_format)
         if boxes is not None:
-            x = resize(x, boxes, torch.tensor(script.flip, device=x.device), self.size)
+            x = resize(x, boxes, torch.tensor(script.flip, device=x.device), size)
         x = x.flatten(2)
         if recipe.grey_first:
             x = greyscale(x, script.grey)
@@ -266,12 +331,12 @@ class Augment:
         if not recipe.grey_first:
             x = greyscale(x, script.grey)
         if script.blur[0]:
-            x = self._blur(x.unflatten(2, (self.size, self.size)), script.sigma).flatten(2)
+            x = self._blur[size](x.unflatten(2, (size, size)), script.sigma).flatten(2)
         return where(script.solarise, x, lambda part: solarise(part, recipe.threshold))
 
-    def _randomise(self, x: Tensor, plan: RandPlan) -> Tensor:
+    def _randomise(self, x: Tensor, plan: RandPlan, size: int) -> Tensor:
         """(3, B, size²) in 0 … 255, by RandAugment."""
-        pixels = x.unflatten(2, (self.size, self.size)).transpose(0, 1).round().to(torch.uint8)
+        pixels = x.unflatten(2, (size, size)).transpose(0, 1).round().to(torch.uint8)
         return self._rand.apply(pixels, plan).transpose(0, 1).flatten(2).float().contiguous()
 
     def _put(self, x: Tensor, out: Tensor, place: Tensor) -> None:

@@ -1,7 +1,7 @@
 """A picture of samples and their views, to see what a method is shown."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +10,7 @@ import torch
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
-from manyview.stack import COLOURS
+from manyview.fields import FIELDS
 from manyview.views.augment import Augment
 from manyview.views.named import named_views, split_views
 
@@ -24,7 +24,7 @@ _SMALLEST = 96  # smaller tiles are enlarged to about this, pixel by pixel
 
 
 def picture(
-    images: Sequence[Tensor],
+    samples: Sequence[Mapping[str, Tensor]],
     augment: Augment,
     *,
     index: Sequence[int] | None = None,
@@ -33,28 +33,28 @@ def picture(
     tile: int | None = None,
     split: str | None = None,
 ) -> Pixels:
-    """One row for each sample (C, H, W) uint8: the original and its views, de-normalised -> (height, width, 3) uint8.
+    """One row for each sample: its fields (c, H, W) and their views, de-normalised -> (height, width, 3) uint8.
 
     With the samples' numbers as `index` (by default 0, 1, …) the views are the ones that training sees in `epoch`.
     `tile` is the side of a view on the picture; by default views are shown as they are, or enlarged if tiny. `split`
     are words of `named_views`: then each view is followed by those that it splits into, in false colours.
     """
-    numbers = list(index) if index is not None else list(range(len(images)))
-    crops = torch.stack([augment.crop(image, number, epoch) for image, number in zip(images, numbers, strict=True)])
-    views = augment.apply(crops, augment.plan(torch.tensor(numbers), epoch)).transpose(0, 1)
-    mean, std = (torch.tensor(channels).view(-1, 1, 1) for channels in (augment.mean, augment.std))
-    shown, headings = _with_splits((views * std + mean).clamp(0, 1), split)
-    shown = (shown * 255).round().to(torch.uint8)
+    numbers = list(index) if index is not None else list(range(len(samples)))
+    columns = _columns(augment.values(augment.views_of(samples, numbers, epoch)), augment, split)
     side = tile or augment.size * max(1, round(_SMALLEST / augment.size))
     rows = [
-        [_fit(image[:COLOURS], side), *(_fit(view, side) for view in its_views)]
-        for image, its_views in zip(images, shown, strict=True)
+        [
+            *(_fit(FIELDS[name].show(FIELDS[name].values(field)), side) for name, field in sample.items()),
+            *(_fit(column[row], side) for column in columns.values()),
+        ]
+        for row, sample in enumerate(samples)
     ]
-    return np.asarray(_sheet(rows, ["original", *headings], names or [f"sample {number}" for number in numbers], side))
+    headings = [*(f"original {name}" for name in samples[0]), *columns]
+    return np.asarray(_sheet(rows, headings, names or [f"sample {number}" for number in numbers], side))
 
 
 def gallery(
-    images: Sequence[Tensor],
+    samples: Sequence[Mapping[str, Tensor]],
     augment: Augment,
     path: Path | str,
     *,
@@ -64,20 +64,22 @@ def gallery(
     split: str | None = None,
 ) -> None:
     """Save the `picture` as a PNG file."""
-    Path(path).write_bytes(png(picture(images, augment, index=index, names=names, epoch=epoch, split=split)))
+    Path(path).write_bytes(png(picture(samples, augment, index=index, names=names, epoch=epoch, split=split)))
 
 
-def _with_splits(views: Tensor, split: str | None) -> tuple[Tensor, list[str]]:
-    """(N, V, C, h, w) in [0, 1], the colours of each view followed by what it is split into, and their names."""
-    tiles, headings = [], []
-    for number, view in enumerate(views.unbind(1), 1):
-        tiles.append(view[:, :COLOURS])
-        headings.append(f"view {number}")
-        if split is not None:
-            for name, channels in split_views(view, named_views(split)).items():
-                tiles.append(_false_colours(channels))
-                headings.append(name)
-    return torch.stack(tiles, 1), headings
+def _columns(views: Mapping[str, Tensor], augment: Augment, split: str | None) -> dict[str, Tensor]:
+    """Pictures (N, 3, h, w) by heading: of each view its fields, followed by what it is split into."""
+    columns: dict[str, Tensor] = {}
+    number = 0
+    named = {name: view for name, view in named_views(split).items() if view.space is not None} if split else {}
+    for group in augment.groups:
+        for view in range(group.views):
+            number += 1
+            fields = {name: views[group(name)][view] for name in augment.fields}
+            columns |= {f"{name} {number}": FIELDS[name].show(values) for name, values in fields.items()}
+            parts = split_views(fields, named)
+            columns |= {f"{name} {number}": _false_colours(channels) for name, channels in parts.items()}
+    return columns
 
 
 def _false_colours(channels: Tensor) -> Tensor:
@@ -101,8 +103,9 @@ def png(pixels: Pixels) -> bytes:
 
 
 def _fit(image: Tensor, side: int) -> Image.Image:
-    """Scaled to fit into a square; pixels stay visible where the scale is a whole number."""
-    picture = Image.fromarray(image.permute(1, 2, 0).contiguous().numpy())
+    """A picture (3, h, w) in [0, 1], fitted into a square; pixels stay visible where the scale is a whole number."""
+    pixels = image.permute(1, 2, 0).mul(255).round().to(torch.uint8)
+    picture = Image.fromarray(pixels.contiguous().numpy())
     scale = side / max(picture.size)
     size = (max(1, round(picture.width * scale)), max(1, round(picture.height * scale)))
     return picture.resize(

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["Blur", "pick", "resize"]
+__all__ = ["Blur", "nearest", "pick", "resize"]
 
 # Up to _DENSE pixels a blur is one matrix; beyond it skips the zeros far from the diagonal, _BAND rows at a time.
 _DENSE, _BAND = 112, 48
@@ -47,6 +47,13 @@ def resize(x: Tensor, boxes: Tensor, flip: Tensor, size: int) -> Tensor:
     rows = _resize_matrix(top, height, x.shape[-2], size, dim=2)
     columns = _resize_matrix(left, width, x.shape[-1], size, dim=1, flip=flip)
     return _sandwich(rows, x, columns)
+
+
+def nearest(boxes: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Rows and columns (…, size) of the pixels that boxes (…, 4) are resized to: see `pick`."""
+    top, left, height, width = boxes.unsqueeze(-1).unbind(-2)
+    middle = 2 * torch.arange(size, device=boxes.device) + 1
+    return top + middle * height // (2 * size), left + middle * width // (2 * size)
 
 
 def pick(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:

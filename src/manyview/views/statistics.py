@@ -27,14 +27,16 @@ class Statistics:
 
 
 def measure(batches: Iterable[Mapping[str, Tensor]]) -> Statistics:
-    """Over all pixels of batches of views (N, c, h, w), which are asked for one at a time."""
+    """Over all known pixels of batches of views (N, c, h, w), which are asked for one at a time."""
     sums: dict[str, Tensor] = {}
     pixels: dict[str, int] = {}
     for views in batches:
         for name, view in views.items():
             values = view.movedim(-3, 0).flatten(1).double()
+            known = int((~values[0].isnan()).sum())
+            values = values.nan_to_num_(0.0) if known < values.shape[1] else values
             sums[name] = sums.get(name, 0) + torch.stack((values.sum(1), values.square().sum(1)))
-            pixels[name] = pixels.get(name, 0) + values.shape[1]
+            pixels[name] = pixels.get(name, 0) + known
     if not pixels:
         raise UserError("there are no images to measure the statistics of views on")
     for name, count in pixels.items():

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from manyview.data import open_source
 from manyview.diagnose import estimate_mutual_information
+from manyview.fields import IMAGE
 from manyview.reproduce.cmc_grid import REMARK, SMALL_PROBE, CmcGrid, cmc_looks, cmc_run
 from manyview.reproduce.job import Job, Row
 from manyview.reproduce.plots import PALETTE, figure, legend
@@ -17,7 +18,6 @@ from manyview.reproduce.recipe import Found, Table
 from manyview.reproduce.setting import Setting
 from manyview.reproduce.verdict import Comparison, spread
 from manyview.run.build import some_samples
-from manyview.stack import COLOURS
 from manyview.views.colourspaces import SPLITS, split
 
 __all__ = ["Information"]
@@ -39,7 +39,7 @@ class SharedInformation:
 
     def __call__(self, run: Path, setting: Setting) -> list[Row]:
         drawn = some_samples(open_source(setting.train), self.seed, 64 if setting.quick else IMAGES)
-        images = torch.cat([F.adaptive_avg_pool2d(samples[:, :COLOURS] / 255, (SIDE, SIDE)) for samples, _ in drawn])
+        images = torch.cat([F.adaptive_avg_pool2d(fields[IMAGE] / 255, (SIDE, SIDE)) for fields, _ in drawn])
         one, other = split(images, self.space).values()
         steps = 20 if setting.quick else 2000
         return [{"information": f"{estimate_mutual_information(one, other, seed=self.seed, steps=steps):.4f}"}]
