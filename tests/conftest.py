@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from running import SMALL_RUN
+
+from manyview.cli import main
 
 torch.set_num_threads(1)
 
-LONGEST = ("test_pretrain", "test_ranks", "test_cli", "test_reproduce_runs", "test_methods_ranks")
+LONGEST = ("test_pretrain", "test_ranks", "test_cli_evaluate", "test_reproduce_runs", "test_methods_ranks")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -44,6 +47,15 @@ def plain_memory() -> Iterator[None]:
 def one_thread() -> None:
     """Also after a command that was given --threads, which are those of the process."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a small run. Each file of tests has its own."""
+    out = tmp_path_factory.mktemp("cli") / "run"
+    flags = ["--backbone", "resnet18", "--stem", "standard", *SMALL_RUN]
+    assert main(["pretrain", "moco-v2", "--data", "scenes:64", "--out", str(out), *flags]) == 0
+    return out
 
 
 @pytest.fixture(scope="session")

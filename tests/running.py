@@ -10,6 +10,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from manyview.cli import main
+
+SMALL_RUN = ["--batch-size", "16", "--max-steps", "2", "--image-size", "32", "--contrast-every", "0"]
+
 
 def lines(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
@@ -43,3 +49,12 @@ class Command:
     def send(self, number: signal.Signals) -> None:
         """As a terminal or a batch system does it: to the whole group."""
         os.killpg(self.process.pid, number)
+
+
+def mistake(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """The one line that a mistake costs."""
+    assert main(list(words)) == 2
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1
+    assert message.startswith("manyview: ")
+    return message

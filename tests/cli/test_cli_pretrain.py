@@ -1,0 +1,90 @@
+"""`pretrain`: flags, presets and files of flags."""
+
+import json
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from running import mistake
+
+from manyview.cli import main
+from manyview.methods import described
+from manyview.run.flags import file_flags
+
+
+@pytest.mark.parametrize(
+    ("words", "whose", "backbone", "batch"),
+    [
+        (["jcl"], "those of --preset paper; images of at most 64 px take --preset small: add it", "resnet50", 512),
+        (["jcl", "--preset", "paper"], "those of --preset paper.", "resnet50", 512),
+        (["jcl", "--preset", "small", "--data", "none/"], "small for 10,000 images of 32 px", "tiny", 64),
+        (["cacr", "--preset=paper-cifar"], "paper-cifar for 10,000 images of 32 px", "alexnet-small", 128),
+        (["cmc", "--preset", "paper-nyu"], "those of --preset paper-nyu.", "nyu", 256),
+    ],
+)
+def test_help_shows_the_defaults_of_the_preset(
+    words: list[str], whose: str, backbone: str, batch: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["pretrain", *words, "--help"])
+    assert stop.value.code == 0
+    text = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert whose in text
+    assert f"`resnet50x0.5` or `resnet50x2`. (default: {backbone})" in text
+    assert f"summed over all devices. (default: {batch})" in text
+
+
+def test_pretrain_alone_lists_the_methods(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pretrain"]) == 0
+    text = capsys.readouterr().out
+    assert all(name in text for name in described())
+
+
+def test_a_mistyped_flag_is_answered_with_the_right_one(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["pretrain", "jcl", "--data", "scenes:64", "--out", str(tmp_path / "run"), "--temprature", "0.1"])
+    assert stop.value.code == 2
+    assert "--temperature" in capsys.readouterr().err
+
+
+def test_small_images_take_the_small_preset_and_say_so(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    flags = ["--batch-size", "16", "--max-steps", "1"]
+    assert main(["pretrain", "jcl", "--data", "scenes:64", "--out", str(out), *flags]) == 0
+    text = capsys.readouterr().out
+    assert "small (--preset)" in text
+    assert "measured on 512 images of scenes (test split)" in text
+    config = json.loads((out / "config.json").read_text())["config"]
+    assert (config["encoder"]["backbone"], config["views"]["image_size"]) == ("tiny", 32)
+    assert config["views"]["min_crop"] == 0.6
+    assert (config["method"]["queue_size"], config["method"]["momentum"]) == (8, 0.99)
+    assert (config["method"]["temperature"], config["method"]["lam"], config["method"]["keys"]) == (0.1, 4.0, 5)
+
+
+def test_large_images_take_the_papers_set_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    for i in range(4):
+        Image.new("RGB", (100 + i, 90), (i, 0, 0)).save(folder / f"{i}.png")
+    message = mistake(capsys, "pretrain", "jcl", "--data", str(folder), "--out", str(tmp_path / "run"))
+    assert "--batch-size 512 exceeds the 4 samples" in message  # the paper's batch
+
+
+def test_flags_override_a_config_file_which_overrides_the_preset(tmp_path: Path) -> None:
+    file = tmp_path / "my.toml"
+    file.write_text("lr = 0.5\nbatch-size = 16\n[method]\nqueue_size = 20\nmask-own = true\nmomentum = 0.5\n")
+    out = tmp_path / "run"
+    words = ["--config", str(file), "--momentum", "0.7", "--max-steps", "1", "--contrast-every", "0"]
+    assert main(["pretrain", "moco-v2", "--data", "scenes:64", "--out", str(out), *words]) == 0
+    config = json.loads((out / "config.json").read_text())["config"]
+    assert (config["optim"]["lr"], config["optim"]["batch_size"]) == (0.5, 16)
+    assert (config["method"]["queue_size"], config["method"]["mask_own"]) == (20, True)
+    assert config["method"]["momentum"] == 0.7
+    assert config["encoder"]["backbone"] == "tiny"
+
+
+def test_a_runs_own_config_is_a_config_file(run: Path) -> None:
+    words = file_flags(run / "config.json")
+    assert words[words.index("--backbone") + 1] == "resnet18"
+    assert words[words.index("--max-steps") + 1] == "2"
+    assert "--no-mask-own" in words
