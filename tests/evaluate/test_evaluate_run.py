@@ -197,6 +197,8 @@ def test_newer_record_of_the_same_thing_replaces_the_older_one(tmp_path: Path) -
 def test_only_the_encoder_differs_between_what_is_compared() -> None:
     random, trained, other = record(0.3, encoder="random"), record(0.7), record(0.8, settings=Knn(k=20).settings)
     assert comparisons([random, trained, other]) == [{"random": random, "trained": trained}, {"trained": other}]
+    fewer = record(0.9, result=result(facts={**trained.result.facts, "train_samples": 600}))  # scenes:600
+    assert comparisons([random, fewer]) == [{"random": random}, {"trained": fewer}]
 
 
 OLD = {
@@ -210,7 +212,7 @@ OLD = {
     "top5_interval": None,
     "train_samples": 10_000,
     "test_samples": 2_000,
-    "classes": 3,
+    "classes": 10,
     "settings": {"k": 200, "temperature": 0.07},
     "preprocess": "32×32 as stored",
     "unreadable": 2,
@@ -226,7 +228,7 @@ def test_records_of_0_1_0_are_read_and_replaced_by_newer_ones(tmp_path: Path) ->
     knn, probe, random = read_records(tmp_path)
     assert knn.result.metrics == {"top-1": Metric(0.714, (0.70, 0.73))}
     assert (knn.layer, knn.views, knn.result.unreadable, knn.seconds, knn.special) == (None, None, 2, 1.0, {})
-    assert knn.result.facts.items() >= {"train_samples": 10_000, "classes": 3, "k": 200}.items()
+    assert knn.result.facts.items() >= {"train_samples": 10_000, "classes": 10, "k": 200}.items()
     assert probe.result.facts.items() >= {"fitted": 0.9, "regularisation": 0.01}.items()
     assert comparisons([probe, random]) == [{"trained": probe, "random": random}]  # each with its own choice
     add_record(tmp_path, record(0.2))

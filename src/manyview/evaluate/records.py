@@ -46,9 +46,11 @@ class Record:
 
     @property
     def compared(self) -> tuple[str, ...]:
-        """What records must agree in to be set side by side: all but the encoder."""
+        """What records must agree in to be set side by side: all but the encoder. Data of one name may have been of
+        other sizes (scenes:600, scenes:10000), so the numbers of samples count."""
         settings = json.dumps(self.settings, sort_keys=True)
-        return self.protocol, settings, self.data, self.test_data, self.layer or "", self.views or ""
+        counts = (str(self.result.facts.get(key)) for key in COUNTS)
+        return self.protocol, settings, self.data, self.test_data, self.layer or "", self.views or "", *counts
 
     @property
     def identity(self) -> tuple[str, ...]:

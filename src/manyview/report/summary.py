@@ -59,10 +59,9 @@ def _verdict(facts: Facts) -> list[str]:
 
 
 def _first(facts: Facts, protocol: str) -> Comparison | None:
-    """With the default settings, where there is one."""
-    found = (
-        c for c in facts.comparisons if (c.shared.protocol, c.layer) == (protocol, None) and "trained" in c.results
-    )
+    """The newest with the default settings, where there is one."""
+    trained = (c for c in reversed(facts.comparisons) if "trained" in c.results)
+    found = (c for c in trained if (c.shared.protocol, c.layer) == (protocol, None))
     return min(found, key=lambda c: len(c.shared.special), default=None)
 
 
