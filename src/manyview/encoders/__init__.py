@@ -1,10 +1,9 @@
 """Encoders: backbones by name, heads, a network for each view, the momentum copy, and the files that outlive a run."""
 
 from manyview.encoders.backbones import build_backbone
-from manyview.encoders.encoder import Encoder, EncoderConfig, build_encoder, joined
+from manyview.encoders.encoder import Encoder, EncoderConfig, Momentum, build_encoder, joined
 from manyview.encoders.files import Card, Format, FrozenEncoder, export, load, random_like, save_backbone
 from manyview.encoders.layers import find_layers, layer_features, with_layers
-from manyview.encoders.momentum import Momentum
 from manyview.encoders.norms import SplitBatchNorm
 from manyview.encoders.towers import Towers
 

@@ -1,7 +1,7 @@
 """What the loop asks of a method, and the frame of methods with a momentum encoder and a queue."""
 
 import math
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -97,7 +97,7 @@ class Chance:
         return self.terms * math.log(self.candidates)
 
 
-class Method(nn.Module):
+class Method(nn.Module, ABC):
     """A way to learn: `step` turns a batch into {"loss": …, diagnostics…}; `after_step` follows the optimizer.
 
     A class with a `name` is a method, and final. A class without one is a frame that methods share.
@@ -144,8 +144,8 @@ class Method(nn.Module):
         self.register_buffer("groups", groups, persistent=False)  # the data tells it anew
 
     def owners(self, index: Tensor) -> Tensor:
-        """Whose the samples `index` (N,) are: (N,) groups, or the samples themselves. Rows of one owner are never each
-        other's negatives, as a sample that is twice in a batch because it stands in for an unreadable one."""
+        """The owners (N,) of the samples `index` (N,): their groups, or the samples themselves. Rows of one owner are
+        never negatives of each other. A sample is twice in a batch where it stands in for an unreadable one."""
         return index if self.groups is None else self.groups[index]
 
     @classmethod
