@@ -18,7 +18,7 @@ from manyview.evaluate import features as features_module
 from manyview.evaluate.embed import embed
 from manyview.evaluate.features import Preparation, extract, extract_layers, probe_features
 from manyview.evaluate.knn import Knn
-from manyview.evaluate.watch import knn_accuracy
+from manyview.evaluate.online import knn_accuracy
 
 torch.set_num_threads(1)
 MEAN, STD = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)

@@ -55,9 +55,13 @@ class Comparison:
         special = ", ".join(f"{key.replace('_', ' ')} {spelled(value)}" for key, value in self.shared.special.items())
         return f"{words} ({special})" if special else words
 
+    @property
+    def headline(self) -> str:
+        return self.shared.result.headline
+
     def metric(self, encoder: str) -> Metric | None:
-        """The headline of this encoder."""
-        return self.results[encoder].result.main if encoder in self.results else None
+        """The headline metric of this encoder."""
+        return self.results[encoder].result.metrics.get(self.headline) if encoder in self.results else None
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from manyview.evaluate.result import Metric
 from manyview.methods.base import Chance
 
-__all__ = ["chance_level", "difference", "duration", "measured", "percent", "points", "signed", "spelled"]
+__all__ = ["chance_level", "duration", "measured", "percent", "points", "signed", "spelled", "with_interval"]
 
 
 def chance_level(chance: Chance) -> str:
@@ -37,8 +37,9 @@ def measured(metric: Metric, value: float | None = None) -> str:
     return metric.written(metric.value if value is None else value).replace(" ", "\u202f")
 
 
-def difference(metric: Metric, other: float) -> str:
-    return signed(metric.difference(other))
+def with_interval(metric: Metric) -> str:
+    """Such as 71.4 % [69.5, 73.2]."""
+    return str(metric).replace(" %", "\u202f%")
 
 
 def signed(text: str) -> str:

@@ -24,7 +24,7 @@ class Knn(FeatureProtocol):
     """k nearest neighbours by cosine similarity s, each with the weight exp(s / temperature)."""
 
     name = "knn"
-    title = "k nearest neighbours"
+    title = "kNN classifier"
     k: Annotated[int, AtLeastOne] = 200
     """Neighbours that vote; at most the number of training samples."""
     temperature: Annotated[float, Positive] = 0.07

@@ -45,7 +45,7 @@ def _comparison(comparison: Comparison) -> Markup:
     rows = [[name, *(_bar(result.metrics.get(each), name) for each in metrics)] for name, result in results.items()]
     return join(
         tag("h3", f"{comparison.title} · {comparison.shared.data}"),
-        table(_CAPTION, ["Encoder", *map(_capital, metrics)], rows, class_="results"),
+        table(_CAPTION, ["Encoder", *metrics], rows, class_="results"),
         _conditions(comparison, list(results), settings=True),
     )
 
@@ -57,25 +57,22 @@ def _parts(name: str, comparisons: list[Comparison]) -> Markup:
     encoders = _ordered({each for c in comparisons for each in c.results})
     found = {encoder: [c.metric(encoder) for c in comparisons] for encoder in encoders}
     rows = [[c.layer or "", *(_bar(c.metric(encoder), encoder) for encoder in encoders)] for c in comparisons]
-    headline = _capital(first.shared.result.headline)
     figures = []
     if not first.of_views:  # views have no order that a line could follow
-        plot = layer_plot(name, [c.layer or "" for c in comparisons], found, title=f"{headline} by layer")
+        plot = layer_plot(name, [c.layer or "" for c in comparisons], found, title=f"{first.headline} by layer")
         figures.append(tag("figure", Markup(plot), class_="wide"))
     return join(
         tag("h3", f"{first.title} · {first.shared.data} · by {kind}"),
         *figures,
-        table(f"{headline}. {_CAPTION}", [kind.capitalize(), *map(_capital, encoders)], rows, class_="results"),
+        table(
+            f"{first.headline}. {_CAPTION}", [kind.capitalize(), *map(str.capitalize, encoders)], rows, class_="results"
+        ),
         _conditions(first, [encoder for encoder in encoders if encoder in first.results]),
     )
 
 
 def _ordered(encoders: Iterable[str]) -> list[str]:
     return sorted(encoders, key=lambda name: (name != "trained", name))
-
-
-def _capital(name: str) -> str:
-    return name[:1].upper() + name[1:]
 
 
 def _bar(metric: Metric | None, encoder: str) -> Markup:

@@ -4,12 +4,14 @@ import shlex
 
 from manyview.diagnose.facts import Comparison, Facts, number
 from manyview.diagnose.rules import Finding
-from manyview.diagnose.words import difference, duration, measured, percent
+from manyview.diagnose.words import duration, measured, percent, signed, with_interval
 from manyview.methods import described, find
 from manyview.report.evaluation import not_evaluated
 from manyview.report.html import Markup, join, note, tag
 
 __all__ = ["finding_list", "header", "title"]
+
+_MOST_RESULTS = 3
 
 
 def title(facts: Facts) -> str:
@@ -44,32 +46,32 @@ def header(facts: Facts, links: Markup) -> Markup:
 
 
 def _verdict(facts: Facts) -> list[str]:
-    whole = [comparison for comparison in facts.comparisons if comparison.layer is None]
-    comparison = _first(facts, "knn") or next(iter(whole or reversed(facts.comparisons)), None)
-    trained, random = (comparison.metric(name) if comparison else None for name in ("trained", "random"))
-    if comparison is None or trained is None:
+    shown = _shown(facts) or [each for each in reversed(facts.comparisons) if each.metric("trained")]
+    if not shown:
         return not_evaluated(facts)
-    protocol = comparison.title.replace("k nearest neighbours", "kNN")
-    shared = comparison.shared
+    comparison = shown[0]
+    trained, random = comparison.metric("trained"), comparison.metric("random")
+    assert trained is not None
     place = "" if comparison.layer is None else f", {comparison.layer}"
-    text = f"{protocol} {shared.result.headline} on {shared.data}{place}: {measured(trained)}"
+    text = f"{comparison.title} on {comparison.shared.data}{place}: {comparison.headline} {with_interval(trained)}. "
     if random is None:
-        return [f"{text}. The random encoder was not evaluated."]
-    return [f"{text}. Random encoder: {measured(random)} (", tag("strong", difference(trained, random.value)), ")."]
+        return [f"{text}The random encoder was not evaluated."]
+    difference = signed(trained.difference(random.value))
+    return [f"{text}Random encoder: {with_interval(random)}. Difference: ", tag("strong", difference), "."]
 
 
-def _first(facts: Facts, protocol: str) -> Comparison | None:
-    """The newest with the default settings, where there is one."""
-    trained = (c for c in reversed(facts.comparisons) if "trained" in c.results)
-    found = (c for c in trained if (c.shared.protocol, c.layer) == (protocol, None))
-    return min(found, key=lambda c: len(c.shared.special), default=None)
+def _shown(facts: Facts) -> list[Comparison]:
+    """The newest of each protocol on the whole encoder, with default settings where there is one; kNN comes first."""
+    best: dict[str, Comparison] = {}
+    for each in facts.comparisons:
+        if each.layer is None and each.metric("trained") is not None:
+            name = each.shared.protocol
+            best[name] = min(each, best.get(name, each), key=lambda found: len(found.shared.special))
+    return sorted(best.values(), key=lambda each: each.shared.protocol != "knn")
 
 
 def _figures(facts: Facts) -> list[Markup]:
-    figures = [_headline("kNN", comparison) for comparison in [_first(facts, "knn")] if comparison]
-    linear = _first(facts, "linear") or _first(facts, "linear-sgd") or _first(facts, "linear-adam")
-    if linear:
-        figures.append(_headline("Linear", linear))
+    figures = [_headline(comparison) for comparison in _shown(facts)[:_MOST_RESULTS]]
     during = facts.series("knn")
     if not figures and during[1]:
         figures.append(_figure("kNN during training", percent(during[1][-1]), f"at step {during[0][-1]:,.0f}"))
@@ -90,10 +92,11 @@ def _figures(facts: Facts) -> list[Markup]:
     return figures
 
 
-def _headline(name: str, comparison: Comparison) -> Markup:
-    trained, random = comparison.results["trained"].result, comparison.metric("random")
+def _headline(comparison: Comparison) -> Markup:
+    trained, random = comparison.metric("trained"), comparison.metric("random")
+    assert trained is not None
     against = "random encoder not evaluated" if random is None else f"random encoder: {measured(random)}"
-    return _figure(f"{name} {trained.headline}", measured(trained.main), against)
+    return _figure(f"{comparison.shared.label} {comparison.headline}", measured(trained), against)
 
 
 def _figure(name: str, value: str, below: str) -> Markup:

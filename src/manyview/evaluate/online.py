@@ -1,4 +1,4 @@
-"""A look at an encoder while it is trained."""
+"""Online evaluation: kNN accuracy during training."""
 
 from collections.abc import Sequence
 
@@ -23,7 +23,7 @@ def knn_accuracy(
     batch_size: int = 256,
     workers: int = 0,
 ) -> float:
-    """Top-1 of the nearest neighbours' vote, on a frozen copy: modes and statistics of `encoder` are not touched."""
+    """Top-1 of kNN on a frozen copy: modes and statistics of `encoder` are not touched."""
     frozen = FrozenEncoder.of(encoder, image_size=image_size, mean=mean, std=std)
     train, test = (extract(frozen, each, batch_size=batch_size, workers=workers) for each in (source, test_source))
     return share_right(class_scores(train, test, protocol), test.labels)
