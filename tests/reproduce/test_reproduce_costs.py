@@ -17,30 +17,36 @@ def test_times_count_as_the_papers_where_their_ratios_are() -> None:
         ("CL", "4"): 3.550, ("CACR", "2"): 0.996, ("CACR", "3"): 1.017, ("CACR", "4"): 1.342,
     }  # fmt: skip
 
-    def verdict(**other: float) -> str:
+    def found(other: dict[str, float]) -> Found:
         rows = [
             {
                 "method": name,
                 "positives": count,
+                "batch": "1",
                 "seed": str(seed),
                 "milliseconds": str(100 * other.get(name + count, seconds) * (1 + noise * seed * (name == "CL"))),
             }
             for (name, count), seconds in paper.items()
             for seed in range(repetitions)
         ]
-        return recipe.verdict(Found({"": rows}, Setting("laptop", "", tuple(range(repetitions)))))
+        return Found({"": rows}, Setting("laptop", "", tuple(range(repetitions))))
+
+    def verdict(**other: float) -> str:
+        return recipe.verdict(found(other))
+
+    def rows(**other: float) -> tuple[tuple[str, ...], ...]:
+        return recipe.shown(found(other))[-1].rows
 
     noise, repetitions = 0.0, 3
-    assert verdict().startswith("The claim holds here: of 5 ratios 5 are the paper's")
-    assert verdict(CL4=0.6).startswith("Mixed: of 5 ratios 4 are the paper's")
-    assert ", 1 is clearly not. CACR with four" in verdict(CL4=0.6)
-    assert "CL with four over CACR with four 0.45 [0.45, 0.45] (the paper: 2.65)" in verdict(CL4=0.6)
-    assert recipe.verdict(Found({"": []}, Setting("laptop", "", (0,)))).startswith("Not decided")
+    assert verdict() == "5 of 5 comparisons agree with the paper."
+    assert verdict(CL4=0.6) == "4 of 5 comparisons agree with the paper, 1 contradicts it."
+    assert ("CL with four / CACR with four", "2.65 ± 25%", "0.45 [0.45, 0.45]", "3", "no") in rows(CL4=0.6)
+    assert recipe.verdict(Found({"": []}, Setting("laptop", "", (0,)))) == "Not run."
     repetitions = 2
-    assert verdict().startswith("Not decided here: of 5 ratios none is the paper's")
+    assert verdict().startswith("0 of 5 comparisons agree with the paper, 5 are undecided.")
     noise, repetitions = 0.3, 3
-    assert verdict().startswith("Partly: of 5 ratios 1 is")  # those to CL are too uncertain
-    assert verdict(CACR4=0.3).startswith("Not borne out here: of 5 ratios none is the paper's")  # and 2 clearly not
+    assert verdict() == "1 of 5 comparisons agrees with the paper, 4 are undecided."  # those to CL are too uncertain
+    assert verdict(CACR4=0.3) == "0 of 5 comparisons agree with the paper, 2 contradict it, 3 are undecided."
 
 
 def test_memory_is_judged_by_what_one_more_key_costs_in_each_repetition() -> None:
@@ -59,33 +65,43 @@ def test_memory_is_judged_by_what_one_more_key_costs_in_each_repetition() -> Non
         ]  # fmt: skip
         return recipe.verdict(Found({"": rows}, Setting("laptop", "", tuple(range(seeds)))))
 
-    assert verdict(0.1).startswith("The claim holds here, but vanilla without a gradient to its keys is frugal too")
+    assert verdict(0.1).startswith("1 of 1 comparisons agrees with the paper. One more key costs (fitted line): JCL")
     assert "JCL +2.1 [+1.9, +2.3] MiB" in verdict(0.1)
-    assert verdict(0.1, 2).startswith("Not decided here. One more key costs")
-    assert verdict(20.0).startswith("Not decided here")
-    assert verdict(0.1, kinds=2) == "Not decided here: not all of the three were measured."
+    assert verdict(0.1, 2).startswith("0 of 1 comparisons agree with the paper, 1 is undecided. Fewer than 3 seeds")
+    assert verdict(20.0).startswith("0 of 1 comparisons agree with the paper, 1 is undecided.")
+    assert verdict(0.1, kinds=2).startswith("Not run. One more key costs")
 
 
 def test_more_positives_are_slow_or_not_by_the_interval_of_repetitions() -> None:
     recipe = RECIPES["cacr-table14"]
 
-    def verdict(*ratios: float) -> str:
+    def measured(*ratios: float) -> Found:
         rows = [
             {"method": "CACR", "positives": count, "seed": str(seed), "milliseconds": f"{milliseconds}"}
             for seed, ratio in enumerate(ratios)
             for count, milliseconds in (("1", 10.0), ("10", 10.0 * ratio))
         ]
-        return recipe.verdict(Found({"": rows}, Setting("laptop", "", tuple(range(len(ratios))))))
+        return Found({"": rows}, Setting("laptop", "", tuple(range(len(ratios)))))
 
-    assert verdict(3.0, 3.1, 3.2).startswith("The claim holds here: K = 10 takes 3.10 [2.85, 3.35] times as long as K")
-    assert verdict(5.4, 5.5, 5.6).startswith("The claim does not hold here: K = 10 takes 5.50")
-    assert verdict(4.0, 5.0, 6.0).startswith("Not decided here: K = 10 takes 5.00 [2.52, 7.48] times")
-    assert verdict(3.0).startswith("Not decided here: K = 10 takes 3.00 times as long as K = 1 for 5.5 times its views")
+    def shown(*ratios: float) -> tuple[str, ...]:
+        return recipe.compared(measured(*ratios))[0].found, recipe.verdict(measured(*ratios)).partition(".")[0]
+
+    agrees, undecided = (
+        "1 of 1 comparisons agrees with the paper",
+        "0 of 1 comparisons agree with the paper, 1 is undecided",
+    )
+    assert shown(3.0, 3.1, 3.2) == ("3.10 [2.85, 3.35]", agrees)
+    assert shown(5.4, 5.5, 5.6)[1] == "0 of 1 comparisons agree with the paper, 1 contradicts it"
+    assert shown(4.0, 5.0, 6.0) == ("5.00 [2.52, 7.48]", undecided)
+    assert shown(3.0) == ("3.00", undecided)
+    [compared] = recipe.compared(measured(3.0))
+    assert (compared.what, compared.claimed) == ("time of K = 10 / time of K = 1", "below 4.95")
+    assert recipe.verdict(measured(3.0)).endswith("Fitted line: 7.78 ms, and 2.22 ms more for each positive.")
     apart = [
         {"method": "CACR", "positives": count, "seed": seed, "milliseconds": "9"}
         for count, seed in (("1", "0"), ("10", "1"))
     ]
-    assert recipe.verdict(Found({"": apart}, Setting("laptop", "", (0, 1)))).endswith("has both K = 1 and K = 10.")
+    assert recipe.verdict(Found({"": apart}, Setting("laptop", "", (0, 1)))).startswith("Not run.")
 
 
 def test_steps_of_another_machine_are_not_added_to(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Which images CMC's Fig. 5 measures the mutual information of views on."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from manyview.data import Source
 from manyview.data.source import Arrays
-from manyview.reproduce.recipes import cmc_fig5
+from manyview.reproduce import cmc
 from manyview.reproduce.setting import Setting
 
 CLASSES = 10
@@ -44,10 +45,11 @@ def test_images_of_all_classes_are_measured(source: Source, monkeypatch: pytest.
         seen.append(one)
         return 0.5
 
-    monkeypatch.setattr(cmc_fig5, "open_source", lambda _: source)
-    monkeypatch.setattr(cmc_fig5, "estimate_mutual_information", estimate)
-    monkeypatch.setattr(cmc_fig5, "IMAGES", 200)
-    [row] = cmc_fig5.SharedInformation("rgb", 0)(Path("run"), Setting("laptop", "somewhere", (0,)))
+    monkeypatch.setattr(cmc, "open_source", lambda _: source)
+    monkeypatch.setattr(cmc, "estimate_mutual_information", estimate)
+    monkeypatch.setattr(cmc, "IMAGES", 200)
+    monkeypatch.setattr(cmc, "saved_config", lambda _: (None, SimpleNamespace(run=SimpleNamespace(seed=0))))
+    [row] = cmc.SharedInformation("rgb")(Path("run"), Setting("laptop", "somewhere", (0,)))
     assert row == {"information": "0.5000"}
     reds = seen[0].mean((1, 2, 3)).mul(255 / 20).round()
     assert len(reds) == 200

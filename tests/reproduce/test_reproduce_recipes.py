@@ -14,14 +14,14 @@ from manyview.config import DataConfig, RunConfig
 from manyview.errors import UserError
 from manyview.methods import find as find_method
 from manyview.reproduce import RECIPES, Scale, Setting, find
+from manyview.reproduce.cacr import Imbalance
 from manyview.reproduce.closeup import TILES
-from manyview.reproduce.curve_grid import CurveGrid
-from manyview.reproduce.grid import Grid
-from manyview.reproduce.present import png, titled
+from manyview.reproduce.curve import Curves
+from manyview.reproduce.job import Training
+from manyview.reproduce.page import png, titled
 from manyview.reproduce.recipe import Found, Recipe
-from manyview.reproduce.recipes.cacr_table2 import Imbalance
 from manyview.reproduce.store import IMAGES, RUN, Store
-from manyview.reproduce.training import Training
+from manyview.reproduce.sweep import Sweep
 from manyview.run import presets
 from manyview.run.flags import parse_config
 
@@ -87,13 +87,13 @@ def test_results_hold_every_key(name: str) -> None:
     for job in recipe.jobs(Setting("laptop", "CIFAR", (0, 1)), Store(Path("nowhere"), name)):
         assert {*job.keys, "seconds"} <= set(recipe.columns(job.table))
         assert not {IMAGES, RUN} & set(recipe.columns(job.table))  # the store's own
-        assert job.expected_seconds > 0
+        assert job.seconds > 0
 
 
 @pytest.mark.parametrize("name", sorted(EXPECTED))
 def test_figures_tables_and_verdict_come_from_rows_alone(name: str, tmp_path: Path) -> None:
     recipe, setting = RECIPES[name], Setting("laptop", "CIFAR", (0, 1, 2))
-    store = Store(tmp_path, name)
+    store = Store(tmp_path, name, "", "50000/10/32" if recipe.takes_images else None)
     for _ in range(2):  # a second time for runs that wait for others
         for number, job in enumerate(recipe.jobs(setting, store)):
             if not job.waits_for:
@@ -103,7 +103,7 @@ def test_figures_tables_and_verdict_come_from_rows_alone(name: str, tmp_path: Pa
     figure = titled(recipe, found)
     assert png(figure).startswith(b"\x89PNG")
     title = figure.get_suptitle()
-    assert ("least to most" in title.replace("\n", " ")) == (name not in {"cacr-fig6", "cacr-fig7", "jcl-fig3"})
+    assert ("minimum to maximum" in title.replace("\n", " ")) == (name not in {"cacr-fig6", "cacr-fig7", "jcl-fig3"})
     assert max(map(len, title.splitlines())) < 16 * figure.get_figwidth()
     tables = recipe.tables(found)
     assert all(len(row) == len(table.header) for table in tables for row in table.rows)
@@ -124,16 +124,18 @@ def test_a_figure_says_when_some_set_ups_have_fewer_seeds_than_others() -> None:
     rows = [
         {"lam": lam, "seed": str(seed), "linear": "50"} for lam, seeds in (("0", 1), ("4", 3)) for seed in range(seeds)
     ]
-    assert recipe.shown_seeds(Found({"": rows}, setting)) == "1 to 3 seeds, least to most"
-    assert recipe.shown_seeds(Found({"": rows[1:]}, setting)) == "3 seeds, least to most"
-    assert recipe.shown_seeds(Found({"": rows[:2]}, setting)) == "1 seed, least to most"  # of the three none but this
+    assert recipe.shown_seeds(Found({"": rows}, setting)) == "1 to 3 seeds, minimum to maximum"
+    assert recipe.shown_seeds(Found({"": rows[1:]}, setting)) == "3 seeds, minimum to maximum"
+    assert (
+        recipe.shown_seeds(Found({"": rows[:2]}, setting)) == "1 seed, minimum to maximum"
+    )  # of the three none but this
     assert recipe.shown_seeds(Found({"": rows[:1]}, replace(setting, seeds=(0,)))) == "seed 0"
     curves = [
         {"method": method, "imbalance": "none", "seed": str(seed), "step": "1", "entropy": "5"}
         for method, seeds in (("CL", 2), ("CACR (K = 1)", 3))
         for seed in range(seeds)
     ]
-    assert RECIPES["cacr-fig3"].shown_seeds(Found({"": curves}, setting)) == "2 to 3 seeds, least to most"
+    assert RECIPES["cacr-fig3"].shown_seeds(Found({"": curves}, setting)) == "2 to 3 seeds, minimum to maximum"
 
 
 @pytest.mark.parametrize(
@@ -141,10 +143,11 @@ def test_a_figure_says_when_some_set_ups_have_fewer_seeds_than_others() -> None:
 )
 def test_a_search_shows_what_is_there_of_it(tables: tuple[str, ...], panels: int) -> None:
     recipe, setting = RECIPES["jcl-search"], Setting("laptop", "CIFAR", (0,))
-    found = Found({table: [{"method": "moco-v2", "seed": "0", "linear": "40"}] for table in tables}, setting)
+    row = {"method": "moco-v2", "settings": "lr 1", "seed": "0", "linear": "40"}
+    found = Found({table: [row] for table in tables}, setting)
     shown = [axes for axes in recipe.draw(found).axes if axes.get_title()]
     assert [bool(axes.lines) for axes in shown] == [True] * panels
-    assert recipe.shown_seeds(found) == f"trials of seed 100, {'then seed 0' if '' in tables else 'least to most'}"
+    assert recipe.shown_seeds(found) == f"trials of seed 100, {'then seed 0' if '' in tables else 'minimum to maximum'}"
 
 
 def test_recipes_share_their_runs() -> None:
@@ -191,7 +194,7 @@ def test_recipes_share_their_runs() -> None:
 
 
 def test_the_final_runs_of_table_2_wait_for_all_trials_and_take_the_best(tmp_path: Path) -> None:
-    recipe, store = RECIPES["cacr-table2"], Store(tmp_path, "cacr-table2")
+    recipe, store = RECIPES["cacr-table2"], Store(tmp_path, "cacr-table2", "", "50000/10/32")
     setting = Setting("laptop", "CIFAR", (1,))
     waiting = [job for job in recipe.jobs(setting, store) if job.waits_for]
     assert len(waiting) == 10
@@ -204,7 +207,7 @@ def test_the_final_runs_of_table_2_wait_for_all_trials_and_take_the_best(tmp_pat
 
 
 def test_a_search_draws_the_same_for_all_and_takes_the_best_of_each(tmp_path: Path) -> None:
-    recipe, store = RECIPES["jcl-search"], Store(tmp_path, "jcl-search")
+    recipe, store = RECIPES["jcl-search"], Store(tmp_path, "jcl-search", "", "50000/10/32")
     setting = Setting("laptop", "CIFAR", (1, 2))
     jobs = [job for job in recipe.jobs(setting, store) if isinstance(job, Training)]
     trials = [job for job in jobs if job.table == "trials"]
@@ -242,7 +245,7 @@ def test_what_is_compared_follows_the_scale_and_the_papers_figures() -> None:
 
     def pairs(name: str, scale: Scale) -> set[tuple[str, str]]:
         recipe = RECIPES[name]
-        assert isinstance(recipe, Grid)
+        assert isinstance(recipe, Sweep)
         return {(each.first, each.second) for each in recipe.asked(Setting(scale, "CIFAR", (0,)))}
 
     laptop, paper = pairs("cacr-fig8", "laptop"), pairs("cacr-fig8", "paper")
@@ -258,14 +261,14 @@ def test_what_is_compared_follows_the_scale_and_the_papers_figures() -> None:
     table2 = RECIPES["cacr-table2"]
     assert isinstance(table2, Imbalance)
     found = accuracies({("HN-CL", "linear"): 50.0, ("CACR (K = 1)", "linear"): 51.0, ("CACR (K = 1)", "none"): 52.0})
-    asked = {(each.first, each.second) for each in table2.compared(found)[0]}
+    asked = {(each.first, each.second) for each in table2.asked_of(found)}
     assert ("HN-CL, linear", "CACR (K = 1), linear") in asked  # 80.51 and 80.46
     assert ("CACR (K = 1)", "HN-CL") in asked
 
 
 def test_curves_are_compared_at_every_snapshot_and_judged_on_average() -> None:
     recipe = RECIPES["cacr-fig10"]
-    assert isinstance(recipe, CurveGrid)
+    assert isinstance(recipe, Curves)
     ahead_at_the_end = {"CACR (K = 4)": ("0", "40", "40", "56"), "CL": ("0", "45", "40", "45")}
     rows = [
         {"method": method, "imbalance": "none", "seed": str(seed), "step": step, "linear": f"{float(linear) + seed}"}
@@ -275,15 +278,13 @@ def test_curves_are_compared_at_every_snapshot_and_judged_on_average() -> None:
         for step, linear in zip(("0", "1", "2", "3") if method == "CL" else ("0", "5", "10", "15"), curve, strict=True)
     ]
     found = Found({"": rows}, Setting("laptop", "CIFAR", (0, 1, 2)))
-    *_, growth, leads = recipe.tables(found)
-    assert growth.rows == ()  # of accuracies the paper does not say so
-    assert leads.header == ("", "on average", "snapshot 1", "snapshot 2", "snapshot 3")
-    [row] = leads.rows
-    assert row == (
-        "CACR (K = 4) − CL",
-        *("+2.0 [+2.0, +2.0] ✓", "−5.0 [−5.0, −5.0] ✗", "+0.0 [+0.0, +0.0]", "+11.0 [+11.0, +11.0] ✓"),
-    )
-    assert recipe.verdict(found).startswith("As far as it was run, the claim holds here: the difference is as in the")
+    *_, leads, compared = recipe.shown(found)
+    assert leads.header == ("", "snapshot 1", "snapshot 2", "snapshot 3")
+    cells = ("−5.0 [−5.0, −5.0] ✗", "+0.0 [+0.0, +0.0]", "+11.0 [+11.0, +11.0] ✓")
+    assert leads.rows == (("CACR (K = 4) − CL", *cells),)
+    # Of accuracies the paper does not say that they grow.
+    assert compared.rows == (("CACR (K = 4) − CL", "above 0", "+2.0 [+2.0, +2.0]", "3", "yes"),)
+    assert recipe.verdict(found) == "1 of 3 comparisons agrees with the paper, 2 were not run."
 
 
 def test_entropies_that_fall_do_not_grow() -> None:
@@ -295,13 +296,11 @@ def test_entropies_that_fall_do_not_grow() -> None:
         for step in range(4)
     ]
     found = Found({"": falling}, Setting("laptop", "CIFAR", (0, 1, 2)))
-    assert recipe.verdict(found).startswith(
-        "Mixed: of 3 differences 1 is clearly as the paper has them (CACR (K = 4) above CL), 2 are clearly otherwise "
-        "(CL, snapshot 1 above CL, snapshot 3; CACR"
-    )
-    assert [row[0] for row in recipe.tables(found)[1].rows] == [
-        f"{method}, snapshot 3 − {method}, snapshot 1" for method in ("CL", "CACR (K = 4)")
-    ]
+    assert recipe.verdict(found) == "1 of 11 comparisons agrees with the paper, 2 contradict it, 8 were not run."
+    assert {row[0]: row[-1] for row in recipe.shown(found)[-1].rows} == {
+        **{f"{method}, snapshot 3 − {method}, snapshot 1": "no" for method in ("CL", "CACR (K = 4)")},
+        "CACR (K = 4) − CL": "yes",
+    }
 
 
 def test_entropies_at_equal_t_change_one_thing_at_a_time() -> None:
@@ -309,8 +308,10 @@ def test_entropies_at_equal_t_change_one_thing_at_a_time() -> None:
     at_two, at_less = words["K = 4, t⁻ = 2"], words["K = 4, t⁻ = 0.9"]
     assert at_two.replace("--t-neg 2.0", "--t-neg 0.9") == at_less != at_two
     assert words["K = 1, t⁻ = 2"].replace("--views 2", "--views 5") == at_two
-    digests = {job.digest for job in trainings(RECIPES["cacr-fig3"], "laptop")}
-    shared = [job.keys["method"] for job in trainings(RECIPES["cacr-entropy"], "laptop") if job.digest in digests]
+    images = "50000/10/32"
+    runs = [job.settings(images) for job in trainings(RECIPES["cacr-fig3"], "laptop")]
+    mine = trainings(RECIPES["cacr-entropy"], "laptop")
+    shared = [job.keys["method"] for job in mine if job.settings(images) in runs]
     assert shared == ["K = 1, t⁻ = 2", "K = 4, t⁻ = 0.9"]  # the rows of the paper's values are taken over
 
 
@@ -323,7 +324,7 @@ def test_uneven_sets_of_the_paper_have_their_own_values() -> None:
 
 def test_final_runs_do_not_take_the_seed_of_the_trials(tmp_path: Path) -> None:
     recipe, store = RECIPES["cacr-table2"], Store(tmp_path, "cacr-table2")
-    with pytest.raises(UserError, match=r"--seeds 2,0 has seed 0, by which .* others, as --seeds 1,2,3"):
+    with pytest.raises(UserError, match=r"--seeds 2,0 has seed 0, with which .* others, as --seeds 1,2,3"):
         recipe.check(Setting("laptop", "CIFAR", (2, 0)), store)
     recipe.check(Setting("laptop", "CIFAR", (1, 2)), store)
     recipe.check(Setting("laptop", "CIFAR", (0,), quick=True), store)
@@ -332,7 +333,7 @@ def test_final_runs_do_not_take_the_seed_of_the_trials(tmp_path: Path) -> None:
 
 def test_the_papers_figures_stand_beside_those_of_its_own_set_only() -> None:
     for data, there in (("CIFAR", True), ("scenes", False)):
-        mine = {"method": "CL", "imbalance": "none", "seed": "1", "linear": "47", "knn": "45"}
+        mine = {"method": "CL", "imbalance": "none", "lr": "1", "seed": "1", "linear": "47", "knn": "45"}
         [table] = RECIPES["cacr-table2"].shown(Found({"": [mine]}, Setting("laptop", data, (1,))))
         assert ("the paper's linear" in table.header) == there
     row = {"method": "jcl", "length": "1", "seed": "0", "steps": "500", "linear": "49", "knn": "45"}
@@ -344,7 +345,9 @@ def test_the_papers_figures_stand_beside_those_of_its_own_set_only() -> None:
 def test_remarks_at_the_papers_scale_begin_with_what_that_runs() -> None:
     for recipe in RECIPES.values():
         assert recipe.set_up(Setting("laptop", "CIFAR", ())) == recipe.remarks
-        assert recipe.set_up(Setting("paper", "CIFAR", ())).startswith(f"As published: {recipe.paper_setup}. Of a lap")
+        assert recipe.set_up(Setting("paper", "CIFAR", ())).startswith(
+            f"As published: {recipe.paper_setup}. On a laptop: "
+        )
 
 
 def test_weights_of_a_query_stand_beside_its_own_pictures(tmp_path: Path) -> None:
@@ -366,12 +369,12 @@ def test_what_costs_nothing_is_not_compared() -> None:
     recipe = RECIPES["cacr-table2"]
     assert isinstance(recipe, Imbalance)
     level = accuracies({(method, part): 50.0 for method in ("CL", "CACR (K = 4)") for part in ("none", "exponential")})
-    assert "cannot be told here which loses least" in recipe.verdict(level)
-    assert not any(each.first.startswith("loss") for each in recipe.compared(level)[0])
+    assert "so which one loses least is undecided" in recipe.verdict(level)
+    assert not any(each.first.startswith("loss") for each in recipe.asked_of(level))
     lost = accuracies({(method, part): 50.0 if part == "none" else 40.0
                        for method in ("CL", "CACR (K = 4)") for part in ("none", "exponential")})  # fmt: skip
-    assert "cannot be told" not in recipe.verdict(lost)
-    assert any(each.first.startswith("loss") for each in recipe.compared(lost)[0])
+    assert "which one loses least" not in recipe.verdict(lost)
+    assert any(each.first.startswith("loss") for each in recipe.asked_of(lost))
 
 
 def accuracies(values: Mapping[tuple[str, str], float]) -> Found:

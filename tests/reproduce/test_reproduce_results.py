@@ -11,13 +11,14 @@ from invented import made_up
 from manyview.errors import UserError
 from manyview.reproduce import RECIPES, Setting, write_results
 from manyview.reproduce.job import Row
-from manyview.reproduce.results import SETTINGS, USUAL, sections
+from manyview.reproduce.results import SETTINGS, USUAL, content, sections
+from manyview.reproduce.store import SETTINGS as SETTINGS_FILE
 from manyview.reproduce.store import Store, known
 
 ROOT = Path(__file__).parents[2]
 
 
-def test_every_committed_row_came_about_by_the_flags_that_its_recipe_has_now() -> None:
+def test_every_committed_row_came_from_the_settings_that_its_recipe_has_now() -> None:
     unclaimed = {path: rows_in(path) for path in (ROOT / "results").glob("*.csv")}
     for recipe in RECIPES.values():
         for setting in SETTINGS.values():
@@ -25,7 +26,7 @@ def test_every_committed_row_came_about_by_the_flags_that_its_recipe_has_now() -
                 store = Store(ROOT / "results", recipe.name, setting.suffix, images)
                 seeds = tuple(sorted({int(row["seed"]) for row in store.rows()})) or (0,)
                 jobs = recipe.jobs(replace(setting, seeds=seeds), store)
-                assert store.outdated(jobs) == 0
+                assert store.outdated(jobs) == []
                 for job in jobs:
                     for row in store.rows_of(job):
                         unclaimed[store.path(job.table)].remove(row)
@@ -57,34 +58,46 @@ def test_the_page_of_results_is_what_the_files_say(tmp_path: Path) -> None:
 
 def test_a_page_has_a_section_for_each_set_of_images(tmp_path: Path) -> None:
     recipe, setting = RECIPES["jcl-fig2c"], Setting("laptop", "CIFAR", (0,))
-    for images in ("50000/10", "50000/100"):
+    for images in ("50000/10/32", "50000/100/32"):
         store = Store(tmp_path, recipe.name, "", images)
         for number, job in enumerate(recipe.jobs(setting, store)):
             store.add(job, recipe.columns(), made_up(recipe, job, number))
     made = list(sections(tmp_path))
-    headings = [each.text.splitlines()[0] for each in made]
-    assert [heading.partition("2(c)")[2] for heading in headings] == [")", "), 50000 images of 100 classes"]
-    assert [each.name for each in made] == ["jcl-fig2c", "jcl-fig2c-50000-100"]
+    headings = [each.heading.partition("2(c)")[2] for each in made]
+    assert headings == [")", "), 50000 images of 100 classes, 32 px"]
+    assert [each.name for each in made] == ["jcl-fig2c", "jcl-fig2c-50000-100-32"]
     (tmp_path / "cmc-fig6.csv").write_text("draw,seed,steps,knn,linear,seconds\n64,0,600,1,1,1\n")
     with pytest.raises(UserError, match=r"cmc-fig6\.csv has no column 'run'"):
         list(sections(tmp_path))
 
 
-def test_the_page_forgets_seeds_whose_rows_no_longer_count(tmp_path: Path) -> None:
+def test_the_page_leaves_out_rows_that_no_longer_count_and_says_so(tmp_path: Path) -> None:
     recipe, setting = RECIPES["jcl-fig2c"], Setting("laptop", "CIFAR", (0, 1))
-    store = Store(tmp_path, recipe.name, "", "50000/10")
+    store = Store(tmp_path, recipe.name, "", "50000/10/32")
     for number, job in enumerate(recipe.jobs(setting, store)):
         store.add(job, recipe.columns(), made_up(recipe, job, number))
-    path = store.path()
-    old = recipe.jobs(replace(setting, seeds=(1,)), store)[0].digest
     assert "--seeds 0,1 " in next(sections(tmp_path)).text
-    rows = [line if ",1," not in line else line.replace(line.split(",")[-2], "0" * len(old)) for line in lines_of(path)]
-    path.write_text("\n".join(rows) + "\n")
-    assert "--seeds 0 " in next(sections(tmp_path)).text
+    path = store.path()
+    lines = [line.split(",") for line in path.read_text(encoding="utf-8").splitlines()]
+    lost = [[*line[:-2], "0" * 8, line[-1]] if line[1] == "1" else line for line in lines]
+    path.write_text("".join(f"{','.join(line)}\n" for line in lost))
+    text = next(sections(tmp_path)).text
+    assert "--seeds 0 " in text
+    assert "**Not counted:** 5 rows came from other settings than today's (settings unknown)." in text
 
 
-def lines_of(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").splitlines()
+def test_a_recipe_whose_rows_all_came_from_other_settings_is_shown_as_such(tmp_path: Path) -> None:
+    recipe, setting = RECIPES["jcl-fig2c"], Setting("laptop", "CIFAR", (0,))
+    store = Store(tmp_path, recipe.name, "", "50000/10/32")
+    for number, job in enumerate(recipe.jobs(setting, store)):
+        store.add(job, recipe.columns(), made_up(recipe, job, number))
+    settings = tmp_path / SETTINGS_FILE
+    settings.write_text(settings.read_text(encoding="utf-8").replace('"batch_size": 256', '"batch_size": 64'))
+    [section] = sections(tmp_path)
+    assert section.text == "**Not counted:** 5 rows came from other settings than today's (batch_size 64, now 256)."
+    assert not section.counts
+    assert "figures/" not in section.markdown()
+    assert "`jcl-fig2c`" in content([section]).partition("Not run yet")[2].partition("\n")[0]
 
 
 def test_a_page_without_markers_is_refused(tmp_path: Path) -> None:

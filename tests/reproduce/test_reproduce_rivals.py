@@ -2,8 +2,9 @@
 
 import pytest
 
-from manyview.reproduce.rivals import of_one_seed, widest
-from manyview.reproduce.training import Training
+from manyview.reproduce.job import Training
+from manyview.reproduce.recipe import of_one_seed
+from manyview.reproduce.sweep import widest
 from manyview.reproduce.verdict import Comparison
 
 
@@ -12,8 +13,7 @@ def job(method: str, seed: int, table: str = "") -> Training:
     return Training({"method": method, "seed": str(seed)}, table=table, words=words, looks=(), seconds=1.0)
 
 
-def named(keys: dict[str, str]) -> str:
-    return keys["method"]
+named = "{method}".format_map
 
 
 def test_two_of_a_seed_that_both_have() -> None:

@@ -20,15 +20,15 @@ from manyview.cli import main
 from manyview.errors import UserError
 from manyview.evaluate.knn import Knn
 from manyview.reproduce.closeup import Map
-from manyview.reproduce.grid import Grid
-from manyview.reproduce.job import Job, Row, alone, place
+from manyview.reproduce.job import Job, Row, Training, alone, place
 from manyview.reproduce.looks import Accuracy, AccuracyCurve, EntropyCurve, HeldOut
 from manyview.reproduce.recipe import Recipe
+from manyview.reproduce.resolved import Resolved
 from manyview.reproduce.runner import Clock, carry_out, done_of
 from manyview.reproduce.setting import Setting
 from manyview.reproduce.spread import Spread
 from manyview.reproduce.store import Store
-from manyview.reproduce.training import Training
+from manyview.reproduce.sweep import Sweep
 from manyview.reproduce.verdict import Comparison
 
 ROLES = {"query": 1, "positive": 4, "negative": 23}
@@ -72,7 +72,7 @@ def test_a_recipe_leaves_figure_numbers_and_page(data: str, tmp_path: Path, caps
     assert (left / "figure.png").read_bytes().startswith(b"\x89PNG")
     assert (left / "figure.csv").read_text().startswith("method,seed,steps,role,rank")
     page = (left / "report.html").read_text(encoding="utf-8")
-    assert "A try-out" in page
+    assert "A quick test" in page
     assert "effective rank" in page  # the diagnosis of its run
     link = re.search(r'href="([^"]+report\.html)"', page)
     assert link is not None
@@ -106,7 +106,12 @@ def look_at_the_run(data: str, run: Path) -> None:
         page.write_text("the page at the end of the training")
         job = Training({}, words=("cacr",), looks=(Accuracy((Knn(),)),), seconds=1.0)
         job.perform(run.parent, setting, Console(file=io.StringIO()))
-        assert ("Accuracy on test images" in page.read_text(encoding="utf-8")) == expected  # once
+        assert ("On test images, with 95" in page.read_text(encoding="utf-8")) == expected  # once
+    other = Training({}, words=("cacr", "--views", "5", "--preset", "small", "--seed", "0"), looks=())
+    with pytest.raises(
+        UserError, match=r"run was made with other settings \(.*max_steps 4, now None.*\): move it away"
+    ):
+        other.perform(run.parent, replace(setting, images="48/2/32"), Console(file=io.StringIO()))
 
 
 def test_an_interrupted_recipe_goes_on_and_redoes_nothing(data: str, tmp_path: Path) -> None:
@@ -124,7 +129,7 @@ def test_an_interrupted_recipe_goes_on_and_redoes_nothing(data: str, tmp_path: P
     [log] = jobs.glob("moco-v2*/log.txt")
     assert "resuming" in log.read_text()
     page = (tmp_path / "quick" / "jcl-fig3" / "report.html").read_text(encoding="utf-8")
-    assert "Each of 24 images was a query among the others" in page  # the test images, by both encoders
+    assert "nearest neighbours of each of 24 images" in page  # the test images, by both encoders
     assert main(command) == 0  # and a third time there is nothing to do
 
 
@@ -138,9 +143,8 @@ class Brittle(Job):
     def identity(self) -> str:
         return f"brittle {self.keys}"
 
-    @property
-    def expected_seconds(self) -> float:
-        return 1.0
+    def settings(self, images: str | None) -> Resolved:
+        return {"brittle": (self.keys["keys"], False)}
 
     def perform(self, directory: Path, setting: Setting, console: Console) -> list[Row]:
         if self.error is not None:
@@ -148,30 +152,32 @@ class Brittle(Job):
         return [{**self.keys, "knn": "40", "linear": "50", "seconds": "1"}]
 
 
-class Breaking(Grid):
-    """Three runs; a user's mistake and a fault of ours in the first two."""
+def breaking(errors: Mapping[int, Exception], name: str = "breaking", kind: type[Sweep] = Sweep) -> Sweep:
+    """Three runs; maybe a user's mistake and a fault of ours in the first two."""
 
-    name, where, title, claim, expectation, paper_setup = "breaking", "nowhere", "a test", "none", "none", "none"
-    variables = ("keys",)
-    comparisons = (Comparison("3", "1"),)
-
-    def __init__(self, errors: Mapping[int, Exception]) -> None:
-        self.errors = errors
-
-    def runs(self, setting: Setting, seed: int) -> list[Job]:
+    def runs(_: Setting, seed: int) -> list[Job]:
         return [
-            Brittle({"keys": str(keys), "seed": str(seed), "steps": "4"}, error=self.errors.get(keys))
-            for keys in (1, 2, 3)
+            Brittle({"keys": str(keys), "seed": str(seed), "steps": "4"}, error=errors.get(keys)) for keys in (1, 2, 3)
         ]
 
-    def label(self, row: Mapping[str, str]) -> str:
-        return row["keys"]
+    return kind(
+        name=name,
+        where="nowhere",
+        title="a test",
+        claim="none",
+        expectation="none",
+        paper_setup="none",
+        runs=runs,
+        variables=("keys",),
+        label="{keys}".format_map,
+        comparisons=(Comparison("3", "1"),),
+    )
 
 
 def test_a_failed_run_does_not_lose_the_others(
     data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    broken = Breaking({1: UserError("--lr 9 is too much: use 0.1"), 2: ZeroDivisionError("ours")})
+    broken = breaking({1: UserError("--lr 9 is too much: use 0.1"), 2: ZeroDivisionError("ours")})
     monkeypatch.setitem(reproduce.RECIPES, "breaking", broken)
     assert main(words("breaking", data, tmp_path)) == 2
     error = capsys.readouterr().err
@@ -181,10 +187,10 @@ def test_a_failed_run_does_not_lose_the_others(
     results = tmp_path / "quick" / "results" / "breaking.csv"
     assert [line.split(",")[0] for line in results.read_text().splitlines()] == ["keys", "3"]
     page = (tmp_path / "quick" / "breaking" / "report.html").read_text(encoding="utf-8")
-    assert "Not whole: 2 of 3" in page
+    assert "Incomplete: 2 of 3" in page
     assert page.count("why it failed") == 2
     assert any("ZeroDivisionError" in path.read_text() for path in tmp_path.rglob("failure.txt"))
-    monkeypatch.setitem(reproduce.RECIPES, "breaking", Breaking({}))
+    monkeypatch.setitem(reproduce.RECIPES, "breaking", breaking({}))
     assert main(words("breaking", data, tmp_path)) == 0
     assert capsys.readouterr().out.count("done: knn") == 2  # only what was missing
     assert not list(tmp_path.rglob("failure.txt"))
@@ -193,14 +199,15 @@ def test_a_failed_run_does_not_lose_the_others(
 def test_equal_reasons_are_told_once(
     data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(reproduce.RECIPES, "breaking", Breaking(dict.fromkeys((1, 2, 3), ZeroDivisionError("ours"))))
+    monkeypatch.setitem(reproduce.RECIPES, "breaking", breaking(dict.fromkeys((1, 2, 3), ZeroDivisionError("ours"))))
     assert main(words("breaking", data, tmp_path)) == 2
     error = capsys.readouterr().err
     assert "keys 1, seed 0, steps 4 and 2 more failed (ZeroDivisionError: ours" in error
     assert error.count("ours") == 1
 
 
-class Waiting(Breaking):
+@dataclass(frozen=True, kw_only=True)
+class Waiting(Sweep):
     """The last run is known only when the first is done."""
 
     def jobs(self, setting: Setting, store: Store) -> list[Job]:
@@ -211,7 +218,7 @@ class Waiting(Breaking):
 def test_runs_that_wait_for_another_process_are_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    recipe, setting = Waiting({}), Setting("laptop", "", (0,), quick=True)
+    recipe, setting = breaking({}, kind=Waiting), Setting("laptop", "", (0,), quick=True)
     store = Store(tmp_path / "results", recipe.name)
     first = recipe.jobs(setting, store)[0]
     naps = []
@@ -233,11 +240,8 @@ def test_runs_that_wait_for_another_process_are_waited_for(
 def test_runs_of_another_recipe_are_not_made_again(
     data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    class Other(Breaking):
-        name = "other"
-
-    for name, kind, ran in (("breaking", Breaking, 3), ("other", Other, 0)):
-        monkeypatch.setitem(reproduce.RECIPES, name, kind({}))
+    for name, ran in (("breaking", 3), ("other", 0)):
+        monkeypatch.setitem(reproduce.RECIPES, name, breaking({}, name))
         assert main(words(name, data, tmp_path)) == 0
         shown = capsys.readouterr().out
         assert shown.count("done: knn") == ran
@@ -248,7 +252,7 @@ def test_runs_of_another_recipe_are_not_made_again(
 def test_what_another_process_ends_between_two_looks_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recipe, setting = Waiting({}), Setting("laptop", "", (0,), quick=True)
+    recipe, setting = breaking({}, kind=Waiting), Setting("laptop", "", (0,), quick=True)
     store = Store(tmp_path / "results", recipe.name)
     first = recipe.jobs(setting, store)[0]
     monkeypatch.setattr("manyview.reproduce.runner.done_of", ended_meanwhile(first, recipe, tmp_path, setting))
@@ -269,16 +273,16 @@ def ended_meanwhile(
 
 def test_what_waits_is_not_taken_from_elsewhere(tmp_path: Path) -> None:
     """Its flags are not known yet, whatever stands in their place."""
-    recipe, setting = Waiting({}), Setting("laptop", "", (0,))
-    whole = Store(tmp_path, "breaking", "", "50000/10")
-    *_, last = Breaking({}).jobs(setting, whole)
+    recipe, setting = breaking({}, kind=Waiting), Setting("laptop", "", (0,))
+    whole = Store(tmp_path, "breaking", "", "50000/10/32")
+    *_, last = breaking({}).jobs(setting, whole)
     whole.add(last, recipe.columns(), last.perform(tmp_path, setting, Console()))
-    store = Store(tmp_path, "waiting", "", "50000/10")
+    store = Store(tmp_path, "waiting", "", "50000/10/32")
     assert done_of(recipe.jobs(setting, store), recipe, store) == []
 
 
 def test_a_process_does_not_wait_for_what_nothing_waits_for(tmp_path: Path) -> None:
-    recipe, setting = Breaking({}), Setting("laptop", "", (0,), quick=True)
+    recipe, setting = breaking({}), Setting("laptop", "", (0,), quick=True)
     store = Store(tmp_path / "results", recipe.name)
     with alone(place(recipe.jobs(setting, store)[0], setting, tmp_path)):
         outcome = carry_out(recipe, setting, tmp_path, store, Console())
@@ -286,7 +290,7 @@ def test_a_process_does_not_wait_for_what_nothing_waits_for(tmp_path: Path) -> N
 
 
 def test_what_another_process_has_ended_is_no_longer_in_its_hands(tmp_path: Path) -> None:
-    recipe, setting = Breaking({}), Setting("laptop", "", (0,), quick=True)
+    recipe, setting = breaking({}), Setting("laptop", "", (0,), quick=True)
     store = Store(tmp_path / "results", recipe.name)
     first, second, _ = recipe.jobs(setting, store)
     told: list[str] = []
@@ -309,7 +313,7 @@ def test_what_another_process_has_ended_is_no_longer_in_its_hands(tmp_path: Path
 def test_only_whole_runs_tell_how_long_the_rest_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counted: list[str] = []
     monkeypatch.setattr(Clock, "count", lambda _, job, seconds: counted.append(job.keys["keys"]))
-    recipe, setting = Breaking({1: UserError("too much")}), Setting("laptop", "", (0,), quick=True)
+    recipe, setting = breaking({1: UserError("too much")}), Setting("laptop", "", (0,), quick=True)
     store = Store(tmp_path / "results", recipe.name)
     begun = place(recipe.jobs(setting, store)[1], setting, tmp_path)
     (begun / "run").mkdir(parents=True)
@@ -320,7 +324,7 @@ def test_only_whole_runs_tell_how_long_the_rest_takes(tmp_path: Path, monkeypatc
 def test_what_is_done_on_one_set_is_not_done_on_another(
     data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(reproduce.RECIPES, "breaking", Breaking({}))
+    monkeypatch.setitem(reproduce.RECIPES, "breaking", breaking({}))
     write_tar(tmp_path / "train.tar", 50)
     write_tar(tmp_path / "test.tar", 24)
     for where, ran in ((data, 3), (str(tmp_path), 3), (data, 0)):

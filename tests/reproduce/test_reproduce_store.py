@@ -7,10 +7,11 @@ import pytest
 from rich.console import Console
 
 from manyview.errors import UserError
-from manyview.reproduce.job import Job, Row, alone, place
+from manyview.reproduce.job import Job, Row, alone, digest, place
 from manyview.reproduce.page import _with_code
+from manyview.reproduce.resolved import Resolved
 from manyview.reproduce.setting import Setting
-from manyview.reproduce.store import Store
+from manyview.reproduce.store import SETTINGS, Store
 
 COLUMNS = ("keys", "seed", "linear")
 
@@ -24,9 +25,12 @@ class Fixed(Job):
     def identity(self) -> str:
         return f"{self.what or dict(self.keys)} {self.more}"
 
+    def settings(self, images: str | None) -> Resolved:
+        return {"asked": (self.what, False), "more": (self.more, False)}
+
     @property
-    def expected_seconds(self) -> float:
-        return 1.0
+    def digest(self) -> str:
+        return digest({"asked": self.what, "more": self.more})
 
     def perform(self, directory: Path, setting: Setting, console: Console) -> list[Row]:
         raise AssertionError("a store does no work")
@@ -45,33 +49,35 @@ def test_rows_are_kept_once_and_found_by_their_keys(tmp_path: Path) -> None:
 
 
 def test_rows_of_other_images_are_kept_and_not_taken_for_these(tmp_path: Path) -> None:
-    job, stores = Fixed({"keys": "5", "seed": "0"}), [Store(tmp_path, "recipe", "", f"50000/{n}") for n in (10, 100)]
+    job, stores = Fixed({"keys": "5", "seed": "0"}), [Store(tmp_path, "recipe", "", f"50000/{n}/32") for n in (10, 100)]
     for store, linear in zip(stores, ("47.20", "21.00"), strict=True):
         assert store.rows_of(job) == []
         assert not store.adopt(job, COLUMNS)
         store.add(job, COLUMNS, [{**job.keys, "linear": linear}])
     assert (tmp_path / "recipe.csv").read_text() == (
-        f"keys,seed,linear,run,images\n5,0,47.20,{job.digest},50000/10\n5,0,21.00,{job.digest},50000/100\n"
+        f"keys,seed,linear,run,images\n5,0,47.20,{job.digest},50000/10/32\n5,0,21.00,{job.digest},50000/100/32\n"
     )
     assert [store.rows_of(job)[0]["linear"] for store in stores] == ["47.20", "21.00"]
     assert list(stores[0].rows()[0]) == list(COLUMNS)
-    assert stores[0].sets() == ["50000/10", "50000/100"]
+    assert stores[0].sets() == ["50000/10/32", "50000/100/32"]
 
 
-def test_rows_that_came_about_by_other_flags_do_not_count(tmp_path: Path) -> None:
-    store, job = Store(tmp_path, "recipe", "", "50000/10"), Fixed({"keys": "5", "seed": "0"})
+def test_rows_that_came_from_other_settings_do_not_count(tmp_path: Path) -> None:
+    store, job = Store(tmp_path, "recipe", "", "50000/10/32"), Fixed({"keys": "5", "seed": "0"})
     store.add(job, COLUMNS, [{**job.keys, "linear": "47.20"}])
-    assert store.outdated([job]) == 0
+    assert store.outdated([job]) == []
     changed = Fixed(job.keys, more="--lr 1")
     assert store.rows_of(changed) == []
-    assert store.outdated([changed]) == 1
+    assert store.outdated([changed]) == ["more , now --lr 1"]
     store.add(changed, COLUMNS, [{**job.keys, "linear": "10.00"}])
     assert [store.rows_of(each)[0]["linear"] for each in (job, changed)] == ["47.20", "10.00"]
 
 
 def test_what_another_recipe_has_done_and_measured_is_known_here_too(tmp_path: Path) -> None:
-    first, second = (Store(tmp_path, name, "", "50000/10") for name in ("first", "second"))
+    first, second = (Store(tmp_path, name, "", "50000/10/32") for name in ("first", "second"))
     first.add(Fixed({"seed": "0"}, what="a run"), ("seed", "linear"), [{"seed": "0", "linear": "47.20"}])
+    other_seed = Fixed({"lam": "4", "seed": "1"}, what="a run")
+    assert not second.adopt(other_seed, ("lam", "seed", "linear"))
     job = Fixed({"lam": "4", "seed": "0"}, what="a run")
     assert not second.adopt(job, ("lam", "seed", "linear", "entropy"))  # nobody looked at that
     (tmp_path / "a.csv").write_text("of another kind\n")
@@ -80,24 +86,24 @@ def test_what_another_recipe_has_done_and_measured_is_known_here_too(tmp_path: P
     assert second.adopt(job, ("lam", "seed", "linear"))
     assert second.rows_of(job) == [{"lam": "4", "seed": "0", "linear": "47.20"}]
     assert not second.adopt(Fixed({"lam": "4", "seed": "1"}, what="another run"), ("lam", "seed", "linear"))
-    on_scenes = Store(tmp_path, "first", "-scenes", "50000/10")  # as many, and not the same ones
+    on_scenes = Store(tmp_path, "first", "-scenes", "50000/10/32")  # as many, and not the same ones
     assert not on_scenes.adopt(job, ("lam", "seed", "linear"))
     weighed = Store(tmp_path, "weighed")
     assert not weighed.adopt(job, ("lam", "seed", "linear"))  # on another machine, maybe
 
 
 def test_of_several_jobs_that_are_alike_one_is_taken(tmp_path: Path) -> None:
-    first, second = (Store(tmp_path, name, "", "50000/10") for name in ("first", "second"))
+    first, second = (Store(tmp_path, name, "", "50000/10/32") for name in ("first", "second"))
     for batch in ("32", "64"):
-        rows = [{"batch": batch, "step": step, "linear": step} for step in ("1", "2")]
-        first.add(Fixed({"batch": batch}, what="a run"), ("batch", "step", "linear"), rows)
+        rows = [{"batch": batch, "seed": "0", "step": step, "linear": step} for step in ("1", "2")]
+        first.add(Fixed({"batch": batch}, what="a run"), ("batch", "seed", "step", "linear"), rows)
     job = Fixed({"seed": "0"}, what="a run")
     assert second.adopt(job, ("seed", "step", "linear"))
     assert second.rows_of(job) == [{"seed": "0", "step": step, "linear": step} for step in ("1", "2")]
 
 
 def test_a_file_with_other_columns_than_its_recipe_is_refused_before_anything_starts(tmp_path: Path) -> None:
-    store, job = Store(tmp_path, "recipe", "", "50000/10"), Fixed({"keys": "5", "seed": "0"})
+    store, job = Store(tmp_path, "recipe", "", "50000/10/32"), Fixed({"keys": "5", "seed": "0"})
     store.check("", COLUMNS)
     store.add(job, COLUMNS, [{**job.keys, "linear": "47.20"}])
     store.check("", COLUMNS)
@@ -113,7 +119,7 @@ def test_a_file_without_what_tells_its_rows_apart_is_named(column: str, tmp_path
     columns.remove(column)
     (tmp_path / "recipe.csv").write_text(f"{','.join(columns)}\n{','.join('1' for _ in columns)}\n")
     with pytest.raises(UserError, match=rf"recipe\.csv has no column '{column}', .*: move it away"):
-        Store(tmp_path, "recipe", "", "50000/10").rows()
+        Store(tmp_path, "recipe", "", "50000/10/32").rows()
 
 
 def test_other_scales_and_the_embedded_set_have_files_of_their_own(tmp_path: Path) -> None:
@@ -127,6 +133,17 @@ def test_a_damaged_line_is_named(tmp_path: Path) -> None:
     (tmp_path / "recipe.csv").write_text("keys,seed,linear,run\n5,0,47.20,aa\n5,1\n")
     with pytest.raises(UserError, match=r"recipe\.csv is damaged in line 3"):
         Store(tmp_path, "recipe").rows()
+
+
+def test_settings_that_are_damaged_or_lost_do_not_count(tmp_path: Path) -> None:
+    store, job = Store(tmp_path, "recipe"), Fixed({"keys": "5", "seed": "0"})
+    store.add(job, COLUMNS, [{**job.keys, "linear": "47.20"}])
+    (tmp_path / SETTINGS).write_text("{")
+    with pytest.raises(UserError, match=r"settings\.json is damaged .*: restore it"):
+        store.rows_of(job)
+    (tmp_path / SETTINGS).unlink()
+    assert store.rows_of(job) == []
+    assert store.outdated([job]) == ["settings unknown"]
 
 
 def test_one_at_a_time_works_in_a_place(tmp_path: Path) -> None:

@@ -21,10 +21,10 @@ from typing import Any
 import torch
 
 from manyview.allocator import keep_freed_memory
-from manyview.cost.steps import QUEUE, Ready, augmentation, endless, forward_pass, loop, method_of
+from manyview.cost.steps import QUEUE, Ready, augmentation, endless, forward_pass, loop, method_config, method_of
 from manyview.methods import described, find
 
-__all__ = ["ALL_BRANCHES", "FORWARD", "measured"]
+__all__ = ["ALL_BRANCHES", "FORWARD", "config_of", "measured"]
 
 FORWARD, ALL_BRANCHES = "forward pass", "vanilla, all branches"
 
@@ -75,6 +75,11 @@ def positives(kind: str, keys: int) -> dict[str, Any]:
     known = {field.name for field in fields(find(kind.partition(",")[0]).Config)}
     settings: dict[str, Any] = {"views": 1 + keys} if "views" in known else {"keys": keys} if "keys" in known else {}
     return {**settings, "all_branches": True} if kind == ALL_BRANCHES else settings
+
+
+def config_of(kind: str, *, keys: int, queue: int = QUEUE) -> Any:
+    """The method's settings in such steps."""
+    return method_config(kind.partition(",")[0], queue=queue, **positives(kind, keys))
 
 
 def forget_peak(device: str) -> None:

@@ -27,6 +27,7 @@ __all__ = [
     "endless",
     "forward_pass",
     "loop",
+    "method_config",
     "method_of",
 ]
 
@@ -36,12 +37,15 @@ FOREVER = 1_000_000  # steps: nothing that is timed comes near the end of its sc
 Steps = Iterator[object]
 
 
-def method_of(name: str, *, queue: int = QUEUE, backbone: str = "tiny", **settings: Any) -> Method:
+def method_config(name: str, *, queue: int = QUEUE, **settings: Any) -> Any:
     """With as much of the common set-up as the method knows, and `settings` of its own."""
-    kind = find(name)
     common = {"queue_size": queue, "momentum": MOMENTUM, "temperature": TEMPERATURE}
-    known = {field.name for field in fields(kind.Config)}
-    config = kind.Config(**{key: value for key, value in common.items() if key in known}, **settings)
+    known = {field.name for field in fields(find(name).Config)}
+    return find(name).Config(**{key: value for key, value in common.items() if key in known}, **settings)
+
+
+def method_of(name: str, *, queue: int = QUEUE, backbone: str = "tiny", **settings: Any) -> Method:
+    kind, config = find(name), method_config(name, queue=queue, **settings)
     torch.manual_seed(0)
     return kind(config, build_encoder(EncoderConfig(backbone=backbone)), samples=queue, seed=0)
 

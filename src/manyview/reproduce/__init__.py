@@ -1,4 +1,4 @@
-"""Tables and figures of the papers as recipes: what to run, what the paper got, what we got."""
+"""Tables and figures of the papers as recipes: what to run, what the paper found, what we found."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -12,14 +12,14 @@ from rich.table import Table as Grid
 from manyview.data import open_source
 from manyview.errors import Stopped, UserError
 from manyview.reproduce.job import place
-from manyview.reproduce.present import write_files
+from manyview.reproduce.page import write_files
 from manyview.reproduce.recipe import Recipe
 from manyview.reproduce.recipes import RECIPES, find
+from manyview.reproduce.resolved import images_in_words
 from manyview.reproduce.results import write_results
 from manyview.reproduce.runner import TRACEBACK, Outcome, carry_out, done_of, duration
 from manyview.reproduce.setting import Scale, Setting
 from manyview.reproduce.store import Store
-from manyview.reproduce.verdict import are
 from manyview.run.files import PAGE
 
 __all__ = ["RECIPES", "Outcome", "Scale", "Setting", "find", "list_recipes", "reproduce", "write_results"]
@@ -32,21 +32,22 @@ def list_recipes(console: Console) -> None:
         grid.add_row(recipe.name, f"{escape(recipe.where)}: {escape(recipe.title)}", cost(recipe))
     console.print(grid)
     console.print(
-        "Times: CIFAR-10, two quiet cores. Runs that several recipes need are made once where they share --results or "
-        "--out. `reproduce RECIPE --scale paper` is the paper's own set-up, for GPUs; it is told before it starts."
+        "Times: CIFAR-10, two quiet cores. Recipes that share --results or --out share their runs. "
+        "`reproduce RECIPE --scale paper` runs the paper's own set-up, for GPUs, and describes it before it starts."
     )
 
 
 def cost(recipe: Recipe) -> str:
     setting = Setting("laptop", "", (0,))
     jobs = recipe.jobs(setting, Store(Path("/nonexistent"), recipe.name))
-    return f"{len(jobs)} run{'s' * (len(jobs) > 1)}, {duration(sum(job.expected_seconds for job in jobs))}"
+    return f"{len(jobs)} run{'s' * (len(jobs) > 1)}, {duration(sum(job.seconds for job in jobs))}"
 
 
 def reproduce(recipe: Recipe, setting: Setting, out: Path, results: Path, console: Console) -> Path:
     """Runs what is left of a recipe, then writes figure, table and page; returns the page."""
-    setting = setting if recipe.takes_images else replace(setting, data="")
-    store = Store(results, recipe.name, setting.suffix, images_of(recipe, setting))
+    images = images_of(recipe, setting) if recipe.takes_images else ""
+    setting = replace(setting, images=images, data=setting.data if recipe.takes_images else "")
+    store = Store(results, recipe.name, setting.suffix, setting.images or None)
     for name in {job.table for job in recipe.jobs(setting, store)}:
         store.check(name, recipe.columns(name))
     recipe.check(setting, store)
@@ -58,8 +59,7 @@ def reproduce(recipe: Recipe, setting: Setting, out: Path, results: Path, consol
         done = len(done_of(jobs, recipe, store))
         number = stop.number if isinstance(stop, Stopped) else 2
         raise Stopped(
-            number,
-            f"{recipe.name} stopped with {done} of {len(jobs)} runs done; nothing is lost: the same command goes on",
+            number, f"{recipe.name} stopped with {done} of {len(jobs)} runs done; the same command continues it"
         ) from stop
     places = tuple(place(job, setting, out) for job in outcome.done)
     found = recipe.found(outcome.jobs, store, setting, places)
@@ -77,19 +77,17 @@ def reproduce(recipe: Recipe, setting: Setting, out: Path, results: Path, consol
     return page
 
 
-def images_of(recipe: Recipe, setting: Setting) -> str | None:
-    """By what the rows of one set are told from those of another, wherever the sets lie. They are opened before
-    anything starts, and a recipe of another set must not be filled with figures of this one."""
-    if not recipe.takes_images:
-        return None
-    source = open_source(setting.train)
+def images_of(recipe: Recipe, setting: Setting) -> str:
+    """The set in words. It is opened before anything starts: a recipe of one set must not be filled with results on
+    another."""
+    source = open_source(setting.train, split="pretrain")
     classes = len(source.classes)
     if not setting.quick and recipe.classes not in (None, classes):
         raise UserError(
             f"{recipe.name} is about a set of {recipe.classes} classes, and --data {setting.data} has {classes}: name "
-            "another one, or another recipe"
+            "another set, or another recipe"
         )
-    return f"{len(source)}/{classes}"
+    return images_in_words(source)
 
 
 def announce(recipe: Recipe, setting: Setting, out: Path, store: Store, console: Console) -> None:
@@ -102,19 +100,21 @@ def announce(recipe: Recipe, setting: Setting, out: Path, store: Store, console:
     several = "s" * (len(setting.seeds) > 1)
     budget = f"{len(jobs)} run{'s' * (len(jobs) > 1)}{data}, seed{several} {seeds}; {len(done)} done"
     if setting.as_planned:
-        budget += f", about {duration(sum(job.expected_seconds for job in left))} to go on two quiet cores"
+        budget += f", about {duration(sum(job.seconds for job in left))} to go on two quiet cores"
     if setting.scale == "paper":
         budget += f"; the paper's set-up: {recipe.paper_setup}"
     if setting.quick:
-        budget += "; a try-out: few steps of small batches, the figures mean nothing"
+        budget += "; a quick test: few steps of small batches, the numbers mean nothing"
     console.print(f"{escape(budget)}\nruns under {out / 'jobs'}, results in {store.path()}", soft_wrap=True)
-    outdated = store.outdated([job for job in jobs if not job.waits_for])
-    if outdated:
-        console.print(f"of its rows {outdated} came about by flags that the recipe no longer has: they do not count")
+    if outdated := store.outdated(jobs):
+        console.print(
+            f"{len(outdated)} rows do not count, as they came from other settings ({escape(outdated[0])})",
+            soft_wrap=True,
+        )
 
 
 def complain(recipe: Recipe, outcome: Outcome) -> None:
-    """A recipe that is not whole must not look as if it were."""
+    """Raises a `UserError` that names what is missing."""
     if outcome.whole:
         return
     words = [f"{recipe.name}: {len(outcome.done)} of {len(outcome.jobs)} runs are done"]
@@ -126,6 +126,6 @@ def complain(recipe: Recipe, outcome: Outcome) -> None:
         words.append(f"{first}{more} failed ({outcome.failed[first]})")
     if outcome.elsewhere:
         count = len(outcome.elsewhere)
-        words.append(f"{count} {are(count)} in the hands of another process")
+        words.append(f"{count} {'is' if count == 1 else 'are'} being run by another process")
     words += [f"{job} waits for {job.waits_for}" for job in outcome.waiting]
-    raise UserError(f"{'; '.join(words)}: the same command tries again what is missing, and nothing else")
+    raise UserError(f"{'; '.join(words)}: the same command runs what is missing")

@@ -1,4 +1,4 @@
-"""What recipes measure on finished runs: accuracies, and how they and the contrast grew."""
+"""What recipes measure on finished runs: accuracies, and how they and the entropy of the negatives grew."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,6 +12,7 @@ from manyview.evaluate.features import extract
 from manyview.evaluate.knn import Knn
 from manyview.evaluate.linear import Linear
 from manyview.evaluate.protocol import Protocol
+from manyview.evaluate.records import Record
 from manyview.evaluate.run import evaluate
 from manyview.evaluate.split import open_test
 from manyview.reproduce.job import Row
@@ -21,9 +22,19 @@ from manyview.run.files import read_config
 from manyview.run.saved import saved_config
 from manyview.run.snapshots import encoders_of, steps_of
 
-__all__ = ["Accuracy", "AccuracyCurve", "EntropyCurve", "HeldOut", "place_in_run", "tested_images"]
+__all__ = [
+    "CONTRAST_AT_END",
+    "Accuracy",
+    "AccuracyCurve",
+    "BesideRandom",
+    "EntropyCurve",
+    "HeldOut",
+    "place_in_run",
+    "tested_images",
+]
 
 T_NEG = 2.0  # of the entropy, for all methods
+CONTRAST_AT_END = ("--contrast-every", "10000")  # epochs; the last step is always measured, enough for the diagnosis
 
 
 @dataclass(frozen=True)
@@ -43,8 +54,34 @@ class Accuracy:
             run, self.protocols, setting.train, setting.test, views=self.views, random=False,
             workers=setting.workers, device=pick_device(setting.device),
         )  # fmt: skip
-        columns = {record.protocol.partition("-")[0]: _percent(record.result.value) for record in records}
-        return [columns]
+        return [dict(map(_column, records))]
+
+
+@dataclass(frozen=True)
+class BesideRandom:
+    """kNN and linear accuracy of the trained encoder and of one with random weights; with `groups` of some views each,
+    or of all of them (an empty group), whose names are then in a column of their own."""
+
+    protocols: tuple[Protocol, ...]
+    groups: tuple[tuple[str, ...], ...] = ((),)
+
+    @property
+    def name(self) -> str:
+        return "-".join(("beside-random", *(",".join(views) for views in self.groups if views)))
+
+    def __call__(self, run: Path, setting: Setting) -> list[Row]:
+        found: dict[tuple[tuple[str, ...], str], Row] = {}
+        seed = saved_config(run)[1].run.seed  # random weights are others for each run
+        for views in self.groups:
+            records = evaluate(
+                run, self.protocols, setting.train, setting.test, views=views, seed=seed, workers=setting.workers,
+                device=pick_device(setting.device),
+            )  # fmt: skip
+            for record in records:
+                named = {"view": ",".join(views)} if views else {}
+                row = found.setdefault((views, record.encoder), {**named, "encoder": record.encoder})
+                row |= dict([_column(record)])
+        return list(found.values())
 
 
 @dataclass(frozen=True)
@@ -117,7 +154,7 @@ class AccuracyCurve:
                 frozen, self.protocol, setting.train, setting.test, random=False, workers=setting.workers,
                 device=pick_device(setting.device),
             )  # fmt: skip
-            yield {**place_in_run(run, step), "linear": _percent(record.result.value)}
+            yield {**place_in_run(run, step), "linear": _column(record)[1]}
 
 
 def tested_images(setting: Setting) -> Source:
@@ -129,6 +166,11 @@ def place_in_run(run: Path, step: int) -> Row:
     facts = read_config(run)
     per_epoch = facts["data"]["samples"] // facts["config"]["optim"]["batch_size"]
     return {"step": str(step), "epoch": f"{step / per_epoch:.3f}"}
+
+
+def _column(record: Record) -> tuple[str, str]:
+    """Where an evaluation stands in the results, and its accuracy."""
+    return record.protocol.partition("-")[0], _percent(record.result.value)
 
 
 def _percent(share: float) -> str:

@@ -1,10 +1,15 @@
-"""The page of a recipe: figure, tables, verdict, and its runs with links to their own pages."""
+"""What a recipe leaves behind: the figure, its numbers, and one page with everything."""
 
 import base64
+import io
 import os
+import textwrap
 from pathlib import Path
 
+from matplotlib.figure import Figure
+
 import manyview
+from manyview.atomic import replacing
 from manyview.encoders import load
 from manyview.report.html import Markup, document, join, table, tag
 from manyview.report.summary import finding_list
@@ -12,12 +17,45 @@ from manyview.report.versus import compare, neighbours_of_two
 from manyview.reproduce.diagnosis import over_runs
 from manyview.reproduce.job import Job, place
 from manyview.reproduce.looks import tested_images
-from manyview.reproduce.recipe import Found, Recipe, Table
+from manyview.reproduce.recipe import Found, Recipe
 from manyview.reproduce.runner import FAILURE, Outcome
+from manyview.reproduce.store import to_csv
+from manyview.reproduce.verdict import Table
 from manyview.run.build import pick_device
 from manyview.run.files import CONFIG, ENCODER, PAGE
 
-__all__ = ["render"]
+__all__ = ["png", "titled", "write_files"]
+
+PER_INCH = 15  # letters of the title
+
+
+def write_files(recipe: Recipe, found: Found, outcome: Outcome, out: Path, directory: Path) -> None:
+    """figure.png, figure.csv (one file for each table of results) and report.html."""
+    picture = png(titled(recipe, found))
+    files = {"figure.png": picture}
+    for name, rows in found.rows.items():
+        files[f"figure{'-' if name else ''}{name}.csv"] = to_csv(recipe.columns(name), rows).encode()
+    files[PAGE] = render(recipe, found, outcome, picture, out=out, directory=directory).encode()
+    for name, content in files.items():
+        with replacing(directory / name) as file:
+            file.write(content)
+
+
+def titled(recipe: Recipe, found: Found) -> Figure:
+    """The figure with a title that says what it is without the page."""
+    figure, setting = recipe.draw(found), found.setting
+    quick = ", a quick test" if setting.quick else ""
+    images = f" on {setting.set_name}" if recipe.takes_images else ""
+    words = f"{recipe.where}: {setting.scale}{images}{quick}, {recipe.shown_seeds(found)}"
+    figure.suptitle(textwrap.fill(words, int(PER_INCH * figure.get_figwidth())), fontsize=9, color="#555")
+    return figure
+
+
+def png(figure: Figure) -> bytes:
+    """The same figure gives the same bytes."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=150, metadata={"Software": None})
+    return buffer.getvalue()
 
 
 def render(recipe: Recipe, found: Found, outcome: Outcome, picture: bytes, *, out: Path, directory: Path) -> str:
@@ -27,7 +65,7 @@ def render(recipe: Recipe, found: Found, outcome: Outcome, picture: bytes, *, ou
     )
     sections = [
         ("figure", "Figure", tag("figure", image)),
-        ("results", "Our figures beside the paper's", join(*(_table(each) for each in recipe.shown(found)))),
+        ("results", "Our numbers beside the paper's", join(*(_table(each) for each in recipe.shown(found)))),
         ("verdict", "Does the claim hold?", _verdict(recipe, found)),
         ("diagnosis", "Diagnosis", _diagnosis(outcome, found, out)),
         *_neighbours(recipe, outcome, found, out),
@@ -48,10 +86,10 @@ def _header(recipe: Recipe, found: Found, outcome: Outcome, links: Markup) -> Ma
     warning = Markup()
     if not outcome.whole:
         left = len(outcome.jobs) - len(outcome.done)
-        warning = tag("p", f"Not whole: {left} of {len(outcome.jobs)} runs are missing or failed.", class_="warning")
+        warning = tag("p", f"Incomplete: {left} of {len(outcome.jobs)} runs are missing or failed.", class_="warning")
     if setting.quick:
         warning = join(
-            warning, tag("p", "A try-out: few steps of small batches. The figures mean nothing.", class_="warning")
+            warning, tag("p", "A quick test: few steps of small batches. The numbers mean nothing.", class_="warning")
         )
     return tag(
         "header",

@@ -1,4 +1,4 @@
-"""docs/RESULTS.md from the files of results: all that stands between its markers is written here."""
+"""docs/RESULTS.md from the files of results: this writes all that is between its markers."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -7,7 +7,7 @@ from pathlib import Path
 from manyview.atomic import replacing
 from manyview.errors import UserError
 from manyview.reproduce.markdown import fill, table
-from manyview.reproduce.present import png, titled
+from manyview.reproduce.page import png, titled
 from manyview.reproduce.recipe import Found, Recipe
 from manyview.reproduce.recipes import RECIPES
 from manyview.reproduce.runner import duration
@@ -24,7 +24,7 @@ SETTINGS = {
     " on `scenes`": Setting("laptop", "scenes", ()),
     ", the paper's set-up": Setting("paper", "CIFAR", ()),
 }
-USUAL = {"CIFAR": "50000/10", "scenes": "10000/10"}  # images that go without saying
+USUAL = {"CIFAR": "50000/10/32", "scenes": "10000/10/32"}  # images that need no mention
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,17 @@ class Section:
     found: Found
     name: str
     """Of its figure, and of the place on the page that the overview leads to."""
+    heading: str
     text: str
-    """Without the figure."""
+
+    @property
+    def counts(self) -> bool:
+        """Whether it has a row that came from today's settings."""
+        return any(self.found.rows.values())
 
     def markdown(self) -> str:
-        heading, _, rest = self.text.partition("\n")
-        figure = f"![{self.recipe.title}]({PICTURES}/{self.name}.png)"
-        return f'<a id="{self.name}"></a>\n{heading}\n\n{figure}\n{rest}'
+        figure = f"![{self.recipe.title}]({PICTURES}/{self.name}.png)\n\n" if self.counts else ""
+        return f'<a id="{self.name}"></a>\n{self.heading}\n\n{figure}{self.text}'
 
     def row(self) -> tuple[str, ...]:
         """The recipe in a line, with the first sentence of its verdict."""
@@ -63,7 +67,7 @@ def write_results(page: Path, results: Path) -> None:
     made = list(sections(results))
     if not made:
         raise UserError(f"--results {results} holds no results of a recipe: name the directory of their CSV files")
-    for each in made:
+    for each in filter(lambda section: section.counts, made):
         with replacing(page.parent / PICTURES / f"{each.name}.png") as file:
             file.write(png(titled(each.recipe, each.found)))
     with replacing(page) as file:
@@ -71,9 +75,9 @@ def write_results(page: Path, results: Path) -> None:
 
 
 def content(made: list[Section]) -> str:
-    """What stands between the markers: an overview, the sections, and what is missing."""
+    """What is between the markers: an overview, what is missing, and the sections."""
     overview = table(("", "the paper's claim", "found here", "seeds"), [each.row() for each in made])
-    run = {each.recipe.name for each in made}
+    run = {each.recipe.name for each in made if each.counts}
     nothing = [f"`{name}`" for name in RECIPES if name not in run]
     missing = f"**Not run yet:** {', '.join(nothing) or 'nothing'}."
     return "\n\n".join([overview, missing, *(each.markdown() for each in made)])
@@ -98,34 +102,42 @@ def by_images(recipe: Recipe, words: str, setting: Setting, results: Path) -> li
         if images == USUAL[setting.data]:
             made += section(recipe, name, words, f" --data {setting.data}", setting, of_them)
         else:
-            number, _, classes = images.partition("/")
-            what = f"{words}, {number} images of {classes} classes"
-            made += section(recipe, f"{name}-{number}-{classes}", what, " --data DATA", setting, of_them)
+            number, classes, side = images.split("/")
+            what = f"{words}, {number} images of {classes} classes, {side} px"
+            made += section(recipe, f"{name}-{number}-{classes}-{side}", what, " --data DATA", setting, of_them)
     return made
 
 
 def section(recipe: Recipe, name: str, words: str, data: str, setting: Setting, store: Store) -> list[Section]:
     """Empty where nothing was run in this setting."""
-    whole = replace(setting, seeds=tuple(sorted({int(row["seed"]) for row in store.rows()})))
-    counting = recipe.found(recipe.jobs(whole, store), store, whole)[""]  # without rows that flags have left behind
-    seeds = sorted({int(row["seed"]) for row in counting})
-    whole = replace(setting, seeds=tuple(seeds))
-    jobs = recipe.jobs(whole, store)
-    found = recipe.found(jobs, store, whole)
-    if not found.rows or not any(found.rows.values()):
-        return []
-    took = sum(float(store.rows_of(job)[0]["seconds"]) for job in jobs if store.rows_of(job))
+    setting = replace(setting, seeds=tuple(sorted({int(row["seed"]) for row in store.rows()})))
+    jobs = recipe.jobs(setting, store)
+    outdated = left_out(store.outdated(jobs))
+    counting = recipe.found(jobs, store, setting)[""]
+    setting = replace(setting, seeds=tuple(sorted({int(row["seed"]) for row in counting})))
+    jobs = recipe.jobs(setting, store)
+    found = recipe.found(jobs, store, setting)
+    heading = f"### {recipe.title} ({recipe.where}){words}"
+    if not any(found.rows.values()):
+        return [Section(recipe, found, name, heading, outdated)] if outdated else []
+    done = [rows[0] for job in jobs if (rows := store.rows_of(job))]
     scale = "" if setting.scale == "laptop" else " --scale paper"
-    asked = ",".join(map(str, seeds)) or "0"
-    command = f"manyview reproduce {recipe.name}{scale}{data} --seeds {asked} --results results"
+    seeds = ",".join(map(str, setting.seeds)) or "0"
     parts = [
-        f"### {recipe.title} ({recipe.where}){words}",
-        f"```\n{command}\n```",
-        f"{len([job for job in jobs if store.rows_of(job)])} of {len(jobs)} runs, {duration(took)} of work in all. "
+        f"```\nmanyview reproduce {recipe.name}{scale}{data} --seeds {seeds} --results results\n```",
+        f"{len(done)} of {len(jobs)} runs, {duration(sum(float(row['seconds']) for row in done))} of work in all. "
         f"{recipe.set_up(setting)}",
+        *([outdated] if outdated else []),
+        *(f"{each.caption}:\n\n{table(each.header, each.rows)}" for each in recipe.shown(found)),
+        f"**The paper:** {recipe.claim} **Expected on a laptop:** {recipe.expectation}",
+        f"**Found:** {recipe.verdict(found)}",
     ]
-    for each in recipe.shown(found):
-        parts.append(f"{each.caption}:\n\n{table(each.header, each.rows)}")
-    parts.append(f"**The paper:** {recipe.claim} **Expected on a laptop:** {recipe.expectation}")
-    parts.append(f"**Found:** {recipe.verdict(found)}")
-    return [Section(recipe, found, name, "\n\n".join(parts))]
+    return [Section(recipe, found, name, heading, "\n\n".join(parts))]
+
+
+def left_out(outdated: list[str]) -> str:
+    """Rows that do not count, and why."""
+    if not outdated:
+        return ""
+    rows = f"{len(outdated)} row{'s' * (len(outdated) > 1)}"
+    return f"**Not counted:** {rows} came from other settings than today's ({outdated[0]})."

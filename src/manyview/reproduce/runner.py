@@ -1,4 +1,4 @@
-"""Carries the jobs of a recipe to their ends: finished ones are reused, a failed one does not lose the others."""
+"""Runs the jobs of a recipe: finished ones are reused, a failed one does not lose the others."""
 
 import time
 import traceback
@@ -18,7 +18,7 @@ from manyview.reproduce.store import Store
 __all__ = ["Outcome", "carry_out", "done_of", "duration"]
 
 FAILURE, TRACEBACK = "failure.txt", " (traceback in "
-POLL = 5.0  # seconds between looks at what another process has in hand
+POLL = 5.0  # seconds between looks at what another process runs
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Outcome:
     jobs: list[Job] = field(default_factory=list)
     done: list[Job] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)  # reason by job, in words
-    elsewhere: list[Job] = field(default_factory=list)  # in the hands of another process
+    elsewhere: list[Job] = field(default_factory=list)  # run by another process
 
     @property
     def waiting(self) -> list[Job]:
@@ -55,12 +55,12 @@ def carry_out(recipe: Recipe, setting: Setting, out: Path, store: Store, console
                 continue  # another process has just ended what some waited for
             if not outcome.elsewhere or not outcome.waiting:
                 return outcome
-            words = f"waiting for another process, which has in hand: {'; '.join(map(str, outcome.elsewhere))}"
+            words = f"waiting for another process, which runs: {'; '.join(map(str, outcome.elsewhere))}"
             if words != said:
                 console.print(words, highlight=False, soft_wrap=True)
             said = words
             time.sleep(POLL)
-            outcome.elsewhere.clear()  # done by now, still in hand, or let go of
+            outcome.elsewhere.clear()  # done by now, still running, or given up
             continue
         job = left[0]
         directory = place(job, setting, out)
@@ -89,7 +89,7 @@ def done_of(jobs: list[Job], recipe: Recipe, store: Store) -> list[Job]:
 def perform(
     recipe: Recipe, job: Job, directory: Path, setting: Setting, store: Store, outcome: Outcome, console: Console
 ) -> bool:
-    """One job, and whether it succeeded; whatever goes wrong in it is written down and must not touch the others."""
+    """One job, and whether it succeeded; an error in it is written to a file and does not stop the others."""
     reason = directory / FAILURE
     reason.unlink(missing_ok=True)
     try:
@@ -97,7 +97,7 @@ def perform(
             rows = job.perform(directory, setting, inner)
         store.add(job, recipe.columns(job.table), rows)
         if not store.rows_of(job):
-            raise RuntimeError(f"{recipe.name} found nothing that its results would hold")
+            raise RuntimeError(f"{recipe.name} measured nothing that its results have columns for")
     except Stopped:
         raise
     except UserError as error:
@@ -117,7 +117,7 @@ def perform(
 
 @contextmanager
 def chatter(directory: Path, console: Console) -> Iterator[Console]:
-    """Where a run's own lines and bars go: to a terminal that is watched, else to a file beside it."""
+    """Where a run's own lines and bars go: to a terminal, else to a file beside the run."""
     if console.is_terminal:
         yield console
         return
@@ -135,13 +135,13 @@ class Clock:
     def count(self, job: Job, seconds: float) -> None:
         """Only jobs that ran from their start to their end tell how fast this machine is."""
         self.spent += seconds
-        self.expected += job.expected_seconds
+        self.expected += job.seconds
 
     def left(self, jobs: list[Job]) -> str:
         if not self.expected and not self.trusted:
             return "time to go not known yet"
         pace = self.spent / self.expected if self.expected else 1.0
-        return f"about {duration(pace * sum(job.expected_seconds for job in jobs))} to go"
+        return f"about {duration(pace * sum(job.seconds for job in jobs))} to go"
 
 
 def duration(seconds: float) -> str:

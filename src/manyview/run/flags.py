@@ -3,6 +3,7 @@
 import argparse
 import json
 import tomllib
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -36,9 +37,15 @@ def open_training(method: type[Method], config: AnyConfig) -> Source:
     return Incomplete(source, data.missing, seed=config.run.seed) if data.missing else source
 
 
-def parse_run(method: type[Method], words: list[str], *, prog: str = "") -> tuple[AnyConfig, Source]:
+def parse_run(
+    method: type[Method],
+    words: list[str],
+    *,
+    prog: str = "",
+    opening: Callable[[type[Method], AnyConfig], Source] = open_training,
+) -> tuple[AnyConfig, Source]:
     """Flags over config file over preset. Flags are checked before the data is opened, which may take a while. `prog`
-    is the command that takes them, where it is not `pretrain`."""
+    is the command that takes them, where it is not `pretrain`; `opening` gives the images that presets follow."""
     early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     early.add_argument("--config", type=Path)
     early.add_argument("--preset", default="auto")
@@ -51,7 +58,7 @@ def parse_run(method: type[Method], words: list[str], *, prog: str = "") -> tupl
         parse_config(method, words, default, whose=whose, prog=prog)  # which ends with the help
     config = parse_config(method, words, presets.paper(method, *blank), prog=prog)
     bounds.check(config)
-    source = open_training(method, config)
+    source = opening(method, config)
     if asked == "auto":
         asked = presets.by_size(source)
     default = presets.named(asked, method, *blank, source, views=method.view_count(config.method))

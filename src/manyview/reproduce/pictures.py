@@ -1,0 +1,253 @@
+"""Recipes whose figure the eye judges: histograms over images, the weights of a query, and a map around it."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Circle
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+
+from manyview.reproduce.closeup import ORIGINAL, SHOWN, TILES
+from manyview.reproduce.job import Job, Row
+from manyview.reproduce.plots import PALETTE, figure, histograms, legend
+from manyview.reproduce.recipe import Found, Recipe, of_one_seed
+from manyview.reproduce.spread import samples, two_sample
+from manyview.reproduce.verdict import Compared, Table, paired
+
+__all__ = ["Distributions", "Neighbourhood", "QueryWeights"]
+
+QUANTITIES = {
+    "similarity": ("(a) similarity", "mean cosine of the views of an image"),
+    "variance": ("(b) variance", "mean variance of a feature over the views of an image"),
+}
+ROLES = {"negative": "#c93c37", "positive": "#3b7ddd", "query": "#2f9e63"}
+RANGE = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Distributions(Recipe):
+    """Histograms over images of two methods; the first has the larger similarities, by the paper."""
+
+    methods: tuple[tuple[str, str], tuple[str, str]]
+    """Names of the methods in rows and in tables."""
+
+    def columns(self, table: str = "") -> tuple[str, ...]:
+        return ("method", "seed", "steps", "quantity", "low", "step", "count", "seconds")
+
+    def tables(self, found: Found) -> list[Table]:
+        rows = []
+        for seed in found.setting.seeds:
+            for quantity, (title, _) in QUANTITIES.items():
+                ours, theirs = (samples(self.rows_of(found, name, quantity, seed)) for name, _ in self.methods)
+                if len(ours) and len(theirs):
+                    d, larger = two_sample(ours, theirs)
+                    means = (f"{float(values.mean()):.4g}" for values in (ours, theirs))
+                    rows.append((str(seed), title, *means, f"{d:.3f}", f"{larger:.3f}"))
+        first, second = (name for _, name in self.methods)
+        header = ("seed", "", f"{first}, mean", f"{second}, mean", "D", f"P({first} larger)")
+        return [Table(f"{first} beside {second}, over images", header, tuple(rows))]
+
+    def caption(self) -> str:
+        return "Paired difference over seeds, in hundredths of cosine similarity"
+
+    def compared(self, found: Found) -> list[Compared]:
+        means: list[dict[int, float]] = []
+        for name, _ in self.methods:
+            seeds = {seed: samples(self.rows_of(found, name, "similarity", seed)) for seed in found.setting.seeds}
+            means.append({seed: 100 * float(values.mean()) for seed, values in seeds.items() if len(values)})
+        what, difference = " − ".join(f"mean similarity of {name}" for _, name in self.methods), paired(*means)
+        if difference is None:
+            return [Compared(what, "above 0")]
+        return [Compared(what, "above 0", str(difference), difference.seeds, difference.supports("above"))]
+
+    def notes(self, found: Found) -> str:
+        apart = [float(row[4]) for row in self.tables(found)[0].rows if row[1] == QUANTITIES["similarity"][0]]
+        if not apart:
+            return ""
+        return (
+            f"Within a seed D is {min(apart):.3f} to {max(apart):.3f}; it is 0 for equal distributions and 1 for "
+            "separate ones. Only the direction is compared, as the paper prints no numbers."
+        )
+
+    def draw(self, found: Found) -> Figure:
+        made, panels = figure(2)
+        for axes, (quantity, (title, words)) in zip(panels, QUANTITIES.items(), strict=True):
+            counts, outlines, step = {}, {}, 0.0
+            for method, name in self.methods:
+                rows = self.rows_of(found, method, quantity)
+                step = float(rows[0]["step"]) if rows else step
+                counts[name] = merged(rows)
+                seeds = [self.rows_of(found, method, quantity, seed) for seed in found.setting.seeds]
+                outlines[name] = [merged(each) for each in seeds if each]
+            histograms(axes, counts, step=step, x=words, title=title, outlines=outlines)
+        return made
+
+    def shown_seeds(self, found: Found) -> str:
+        return "seeds " + ", ".join(map(str, found.setting.seeds))
+
+    def rivals(self, found: Found, done: Sequence[Job]) -> tuple[Job, Job] | None:
+        return of_one_seed(done, self.methods[0][0], self.methods[1][0], "{method}".format_map)
+
+    def rows_of(self, found: Found, method: str, quantity: str, seed: int | None = None) -> list[Row]:
+        asked = {"method": method, "quantity": quantity} | ({} if seed is None else {"seed": str(seed)})
+        return [row for row in found[""] if row.items() >= asked.items()]
+
+
+def merged(rows: list[Row]) -> list[tuple[float, float]]:
+    """The counts of these rows together, by the low edges of their bins."""
+    total: dict[float, float] = {}
+    for row in rows:
+        total[float(row["low"])] = total.get(float(row["low"]), 0) + float(row["count"])
+    return sorted(total.items())
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneQuery(Recipe):
+    """Of one query, which is that of the first seed."""
+
+    def compared(self, found: Found) -> list[Compared]:
+        return []
+
+    def verdict(self, found: Found) -> str:
+        return self.notes(found) or "Not run."
+
+    def shown_seeds(self, found: Found) -> str:
+        return "".join(f"seed {row['seed']}" for row in found[""][:1])
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryWeights(OneQuery):
+    """A query with its positives and negatives and their weights."""
+
+    def columns(self, table: str = "") -> tuple[str, ...]:
+        return ("method", "seed", "steps", "role", "rank", "distance", "weight", "seconds")
+
+    def weights(self, found: Found) -> list[list[float]]:
+        """Of the positives and of the negatives, largest first."""
+        mine = [row for row in found[""] if row["seed"] == found[""][0]["seed"]]
+        return [[float(row["weight"]) for row in mine if row["role"] == role] for role in ("positive", "negative")]
+
+    def tables(self, found: Found) -> list[Table]:
+        rows = [
+            (role, str(len(values)), f"{values[0]:.4f}", f"{values[-1]:.4f}", f"{1 / len(values):.4f}")
+            for role, values in zip(("positive", "negative"), self.weights(found), strict=True)
+            if values
+        ]
+        header = ("", "number", "largest weight", "smallest weight", "uniform weight")
+        return [Table("Weights of one query (first seed)", header, tuple(rows))]
+
+    def draw(self, found: Found) -> Figure:
+        paths = [path / TILES for path in found.places[:1]]  # that of the first rows, whose weights these are
+        seen = bool(paths) and paths[0].exists()
+        made = Figure(figsize=(12, 4.7 if seen else 2.6), layout="constrained")
+        grid = made.add_gridspec(1 + 2 * seen, 1 + 4 + 2 * SHOWN, height_ratios=[1, 1, 1.3] if seen else None)
+        positives, negatives = self.weights(found)
+        if seen:
+            named = ["query", *(f"π⁺ {weight:.3f}" for weight in positives)]
+            named += [f"π⁻ {weight:.4f}" for weight in (*negatives[:SHOWN], *negatives[-SHOWN:])]
+            with np.load(paths[0], allow_pickle=False) as file:
+                for column, (tile, name) in enumerate(zip(file["tiles"], named, strict=False)):
+                    show(made.add_subplot(grid[0, column]), tile, name)
+                originals = [file[name] for name in file.files if name.startswith(ORIGINAL)]
+            of_query_and_negatives = (0, *range(5, 5 + 2 * SHOWN))  # positives have the query's
+            for column, original in zip(of_query_and_negatives, originals, strict=False):
+                show(made.add_subplot(grid[1, column]), original, "" if column else "the image")
+        above = f" (above: {SHOWN} of either end)" if seen else ""
+        for place, values, colour, words in (
+            (grid[-1, :5], positives, PALETTE[0], "positives, farthest first"),
+            (grid[-1, 5:], negatives, PALETTE[4], f"negatives, nearest first{above}"),
+        ):
+            axes = made.add_subplot(place)
+            axes.bar(range(1, len(values) + 1), values, color=colour, width=0.9)
+            axes.axhline(1 / max(1, len(values)), color="#777", linestyle=":", linewidth=1)
+            axes.set(xlabel=words, ylabel="weight")
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+            axes.spines[["top", "right"]].set_visible(False)
+        return made
+
+    def notes(self, found: Found) -> str:
+        positives, negatives = self.weights(found)
+        if not positives or not negatives:
+            return ""
+        return (
+            "To be judged by eye, on one query: the farthest positive has "
+            f"{positives[0] / positives[-1]:.2f} times the weight of the nearest, the nearest negative "
+            f"{negatives[0] / negatives[-1]:.1f} times that of the farthest."
+        )
+
+
+def show(axes: Axes, image: NDArray[np.uint8], name: str) -> None:
+    axes.imshow(image.transpose(1, 2, 0), interpolation="nearest")
+    axes.set_title(name, fontsize=8)
+    axes.set_axis_off()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Neighbourhood(OneQuery):
+    """t-SNE around a query, one line of panels for each of two methods."""
+
+    methods: tuple[str, str]
+    radius: float
+
+    def columns(self, table: str = "") -> tuple[str, ...]:
+        return ("method", "seed", "steps", "step", "epoch", "role", "x", "y", "distance", "seconds")
+
+    def groups(self, found: Found) -> dict[tuple[str, int], list[Row]]:
+        """The points, by method and step."""
+        grouped: dict[tuple[str, int], list[Row]] = {}
+        for row in found[""]:
+            if row["seed"] == found[""][0]["seed"]:
+                grouped.setdefault((row["method"], int(row["step"])), []).append(row)
+        return grouped
+
+    def tables(self, found: Found) -> list[Table]:
+        rows = []
+        for (method, step), points in self.groups(found).items():
+            near, far = (distances(points, role) for role in ("positive", "negative"))
+            rows.append((method, str(step), f"{statistics.mean(near):.3f}", f"{statistics.mean(far):.3f}",
+                         f"{statistics.stdev(far):.3f}"))  # fmt: skip
+        header = ("", "step", "positives, mean", "negatives, mean", "negatives, standard deviation")
+        return [Table("Squared distances from the query (first seed)", header, tuple(rows))]
+
+    def draw(self, found: Found) -> Figure:
+        made = Figure(figsize=(9.5, 6.4), layout="constrained")
+        panels = made.subplots(2, 3, squeeze=False, sharex=True, sharey=True)
+        grouped, laptop = self.groups(found), found.setting.scale == "laptop"
+        for line, method in zip(panels, self.methods, strict=True):
+            steps = sorted(step for name, step in grouped if name == method)
+            for axes, step in zip(line, steps, strict=False):
+                for role, colour in ROLES.items():
+                    points = [row for row in grouped[method, step] if row["role"] == role]
+                    places = [[float(row[axis]) for row in points] for axis in ("x", "y")]
+                    axes.scatter(*places, s=16 if role == "negative" else 36, color=colour, alpha=0.8, label=role)
+                axes.add_patch(Circle((0, 0), self.radius, fill=False, linestyle="--", edgecolor="black"))
+                when = f"step {step:,}" if laptop else f"epoch {float(grouped[method, step][0]['epoch']):.0f}"
+                axes.set(title=f"{method}, {when}", xlim=(-RANGE, RANGE), ylim=(-RANGE, RANGE), aspect="equal")
+            line[0].set_ylabel("t-SNE, second axis")
+        legend(panels[0][0])
+        for axes in panels[-1]:
+            axes.set_xlabel("t-SNE, first axis")
+        return made
+
+    def notes(self, found: Found) -> str:
+        last = {
+            method: points for (method, _), points in sorted(self.groups(found).items(), key=lambda each: each[0][1])
+        }
+        if len(last) < len(self.methods):
+            return "Undecided: one of the two was not run." if last else ""
+        spreads = (f"{method} {statistics.stdev(distances(last[method], 'negative')):.3f}" for method in self.methods)
+        return (
+            "To be judged by eye, on one query. Standard deviation of its negatives' squared distances at the end: "
+            f"{'; '.join(spreads)}."
+        )
+
+    def rivals(self, found: Found, done: Sequence[Job]) -> tuple[Job, Job] | None:
+        return of_one_seed(done, self.methods[1], self.methods[0], "{method}".format_map)
+
+
+def distances(points: list[Row], role: str) -> list[float]:
+    return [float(row["distance"]) for row in points if row["role"] == role]
