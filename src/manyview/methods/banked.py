@@ -30,9 +30,9 @@ class BankConfig(BranchedConfig):
     temperature: Annotated[float, Positive] = 0.07
     """τ of the critic: 0.07 on ImageNet, 0.1 on STL-10."""
     draw: Annotated[int, Positive] = 16_384
-    """m, the negatives drawn from a view's memory bank for each anchor; fewer than there are samples."""
+    """m, the number of negatives drawn from the memory bank for each anchor; fewer than samples."""
     bank_momentum: Annotated[float, Share] = 0.5
-    """Share of a bank's entry that stays when its sample is seen again."""
+    """Momentum of the entries of the memory banks."""
 
 
 class Banked(Branched):

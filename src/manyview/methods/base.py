@@ -87,9 +87,9 @@ class Setup:
 
 @dataclass(frozen=True)
 class Chance:
-    """What guessing costs: the loss of an encoder to which all images look alike."""
+    """The loss of an untrained encoder, for which all images look alike."""
 
-    candidates: float  # among which a positive is told
+    candidates: float  # the positive among them
     terms: int = 1  # of such losses, added up
 
     @property
@@ -167,12 +167,12 @@ class Method(nn.Module, ABC):
 
     @classmethod
     def chance(cls, config: Any, batch: int) -> Chance | None:
-        """Where the loss tells a positive from others, with `batch` samples contrasted at once; None where the loss of
-        guessing depends on more than their number, such as on a temperature."""
+        """The loss of guessing, with `batch` samples contrasted at once. None where it depends on more than the number
+        of candidates, such as on a temperature."""
         return None
 
     def learner(self) -> nn.Module:
-        """What `embed` calls: the encoder, or one with company that learns with it and is not exported."""
+        """What `embed` calls: the encoder, or a module of it and of layers that are trained but not exported."""
         return self.encoder
 
     def through(self) -> nn.Module:
@@ -190,7 +190,7 @@ class Method(nn.Module, ABC):
         return self.through()(*samples)
 
     def deferred_average(self) -> AbstractContextManager[None]:
-        """For all parts of a step but the last: their gradients stay here until then."""
+        """For all parts of a step but the last: gradients are averaged over the ranks once, in the last part."""
         return distributed.deferred_average(self.through())
 
     @abstractmethod
@@ -204,16 +204,16 @@ class Method(nn.Module, ABC):
 @dataclass(frozen=True)
 class QueueConfig:
     queue_size: Annotated[int, Positive] = 65_536
-    """Negatives kept from earlier batches; at most the number of samples."""
+    """Keys of earlier batches in the queue, which are the negatives; at most the number of samples."""
     momentum: Annotated[float, Share] = 0.999
-    """Share of the key encoder that stays in each step; the rest follows the query encoder."""
+    """Momentum of the key encoder, a moving average of the query encoder."""
     queue_start: Literal["random", "empty"] = "random"
-    """Random unit vectors as negatives until real keys replace them, or slots masked until they are filled."""
+    """`random`: the queue starts with random unit vectors. `empty`: slots are masked until they are filled."""
     mask_own: bool = False
-    """Never take a sample's own old keys as its negatives."""
+    """Mask a sample's own earlier keys in the queue."""
     key_passes: Annotated[int, Positive] = 1
-    """Batches in which the keys of a step are encoded, with their own batch statistics: more of them need less memory
-    (with as many as there are keys per sample, one is as large as the batch of queries)."""
+    """Encode the keys of a step in N forward passes, each with its own batch statistics. More passes need less memory;
+    with as many as keys per sample, a pass is as large as the batch of queries."""
 
 
 class Queued(Method):

@@ -14,7 +14,7 @@ class CMCMoCoPIRLConfig(QueuedGraphConfig):
     """CMC with a momentum encoder, a queue and the jigsaw branch of PIRL (Tian et al., ECCV 2020, D.4)."""
 
     jigsaw: Annotated[float, Share] = 0.5
-    """Share of the loss in which nine shuffled patches stand for a sample."""
+    """Weight of the loss of jigsaws (nine shuffled patches of a sample) beside that of whole samples."""
 
 
 @final

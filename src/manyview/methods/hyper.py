@@ -29,7 +29,7 @@ class DoublyContrastive:
     negative_weights: Literal["near", "far", "uniform"] = "near"
     """Negatives that weigh most."""
     margin: float | None = None
-    """Margin of the triplet form (App. B.5): queries whose attraction is less than their repulsion by it rest."""
+    """Margin of the triplet form (App. B.5): queries whose repulsion exceeds their attraction by it do not count."""
 
     def __post_init__(self) -> None:
         if self.cost == "rbf" and self.margin is not None:

@@ -24,7 +24,7 @@ PATCH = 0.75  # of a cell's side: PIRL cuts 64 pixels of 85
 @dataclass(frozen=True)
 class BranchedConfig(GraphConfig):
     jigsaw: Annotated[float, Share] = 0.0
-    """Share of the loss in which nine shuffled patches stand for a sample, as in PIRL: there 0.5."""
+    """Weight of the loss of jigsaws (nine shuffled patches of a sample) beside that of whole samples; 0.5 in PIRL."""
 
 
 class JigsawBranch(nn.Module):

@@ -15,9 +15,9 @@ class PIRLConfig(BankConfig):
     """PIRL with a memory bank (Misra and van der Maaten, CVPR 2020), as CMC compares with it (Table 9)."""
 
     views: str = "RGB"
-    """The view that meets itself, as it was seen before: the whole image, or any other."""
+    """The view that is contrasted with its own earlier embeddings: the whole image (RGB), or any other."""
     jigsaw: Annotated[float, Share] = 0.5
-    """Share of the loss in which nine shuffled patches stand for a sample."""
+    """Weight of the loss of jigsaws (nine shuffled patches of a sample) beside that of whole samples."""
 
 
 @final

@@ -22,8 +22,7 @@ class QueuedViewsConfig(QueueConfig):
     views: Annotated[int, Several] = 2
     """Views of each sample, K + 1: each is a query in turn, the keys of the K others are its positives."""
     with_intra_batch: bool = True
-    """The other queries of the batch, in the same view, are negatives beside the queue: unlike keys they carry a
-    gradient."""
+    """The other queries of the batch, in the same view, are negatives too. Unlike keys they carry a gradient."""
 
 
 class QueuedViews(Queued):

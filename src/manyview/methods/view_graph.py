@@ -38,20 +38,20 @@ CMC_PATCHES = Paper(
 @dataclass(frozen=True)
 class GraphConfig:
     views: str = "lab"
-    """Views that are contrasted: a colour space for both of its views (lab is {L, ab}, ydbdr {Y, DbDr}; yiq, yuv, hsv,
-    hed, rgb …), one of them (lab.L; L and ab are lab's), RGB, and, where the data has them, depth, normals,
-    segmentation; several with commas between, as lab,depth. A single view meets itself, as it was seen before."""
+    """Views that are contrasted, with commas between, such as lab,depth. A colour space stands for both of its views
+    (lab: L and ab; ydbdr: Y and DbDr; yiq, yuv, hsv, hed, rgb …); lab.L or L is one of them; RGB is the whole image.
+    Data may have depth, normals and segmentation. A single view is contrasted with its own earlier embeddings."""
     graph: Literal["full", "core"] = "full"
-    """Which of more than two views meet: all pairs, or the core view with every other one."""
+    """Which pairs of more than two views are contrasted: all, or the core view with every other one."""
     core: str | None = None
-    """The core view, such as L; the first one unless named."""
+    """The core view, such as L. The first one by default."""
 
 
 class ViewGraph(Method):
     """`names` of the views, and the `directions` in which they meet; some views of some samples may be missing."""
 
     by_adam: ClassVar[bool] = False
-    """Whether Adam learns it in all of appendix E's set-ups, and not on NYU Depth-V2 alone."""
+    """Whether Adam is the optimizer in all set-ups of appendix E, and not on NYU Depth-V2 alone."""
     config: Any
 
     @classmethod
@@ -97,7 +97,7 @@ class ViewGraph(Method):
         index: Tensor,
         seen: "Seen | None" = None,
     ) -> Tensor:
-        """`multiview` of these views; `seen` takes down what is met on the way."""
+        """`multiview` of these views; `seen` records the metrics."""
         each = contrast if isinstance(contrast, Mapping) else dict.fromkeys(self.directions, contrast)
         return multiview(
             views,
@@ -111,8 +111,8 @@ class ViewGraph(Method):
 
 
 class Seen:
-    """What a step meets: the mean cosine of positives and, of a softmax, how much the views of each pair share at least
-    (Eq. 6); over the samples that have both views, on all ranks."""
+    """Metrics of a step: the mean cosine of positives and, of a softmax, the lower bound on the mutual information of
+    each pair of views (Eq. 6); over the samples that have both views, on all ranks."""
 
     def __init__(self, *, softmax: bool = True) -> None:
         self.softmax = softmax
