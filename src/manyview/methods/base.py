@@ -223,7 +223,11 @@ class Queued(Method):
 
     def __init__(self, config: QueueConfig, encoder: Encoder, *, samples: int, seed: int) -> None:
         super().__init__(config, encoder, samples=samples, seed=seed)
-        check_queue(config.queue_size, samples)
+        if config.queue_size > samples:
+            raise UserError(
+                f"--queue-size {config.queue_size} exceeds the {samples} samples of --data, so that every sample would "
+                f"meet its own old keys as negatives: use --queue-size {max(1, samples // 2)} or less"
+            )
         self.keys = Momentum(encoder, config.momentum, passes=config.key_passes)
         self.queue = self.new_queue()
         self.fresh: list[tuple[Any, Tensor]] = []  # keys and sample numbers of this step, enqueued after it
@@ -262,12 +266,3 @@ class Queued(Method):
 
     def enqueue(self, keys: Sequence[Any], index: Tensor) -> None:
         self.queue.push(torch.cat(list(keys)), index)
-
-
-def check_queue(size: int, samples: int) -> None:
-    """A queue longer than the set would hold a sample's own old keys as its negatives, in every step."""
-    if size > samples:
-        raise UserError(
-            f"--queue-size {size} exceeds the {samples} samples of --data, so that every sample would meet its own "
-            f"old keys as negatives: use --queue-size {max(1, samples // 2)} or less"
-        )

@@ -1,8 +1,8 @@
 """Hyper-parameters of objectives that stand in two frames, and the objectives with them: negatives from the batch, or
 from a queue too."""
 
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, Literal
 
 from torch import Tensor
 
@@ -38,18 +38,8 @@ class DoublyContrastive:
             )
 
     def of(self, positives: Tensor, negatives: Tensor, *, detach_positive_weights: bool = False) -> Tensor:
-        return cacr(
-            positives,
-            negatives,
-            t_pos=self.t_pos,
-            t_neg=self.t_neg,
-            cost=self.cost,
-            rbf_t=self.rbf_t,
-            positive_weights=self.positive_weights,
-            negative_weights=self.negative_weights,
-            detach_positive_weights=detach_positive_weights,
-            margin=self.margin,
-        )
+        own = _own(self, DoublyContrastive)
+        return cacr(positives, negatives, **own, detach_positive_weights=detach_positive_weights)
 
 
 @dataclass(frozen=True)
@@ -66,15 +56,7 @@ class AlignUniform:
     """τ of that InfoNCE: 0.2 on ImageNet, 0.19 on CIFAR and STL-10."""
 
     def of(self, positives: Tensor, negatives: Tensor) -> Tensor:
-        return align_uniform(
-            positives,
-            negatives,
-            t=self.t,
-            align_weight=self.align_weight,
-            uniform_weight=self.uniform_weight,
-            contrastive_weight=self.contrastive_weight,
-            temperature=self.temperature,
-        )
+        return align_uniform(positives, negatives, **_own(self, AlignUniform))
 
 
 @dataclass(frozen=True)
@@ -87,4 +69,9 @@ class HardNegatives:
     """τ⁺, the share of negatives taken to be of the query's own class; 0 with β = 0 makes it CL."""
 
     def of(self, positives: Tensor, negatives: Tensor) -> Tensor:
-        return hard_negative(positives, negatives, temperature=self.temperature, beta=self.beta, tau_plus=self.tau_plus)
+        return hard_negative(positives, negatives, **_own(self, HardNegatives))
+
+
+def _own(config: Any, kind: type[Any]) -> dict[str, Any]:
+    """The hyper-parameters of the objective: the fields that `kind` declares."""
+    return {field.name: getattr(config, field.name) for field in fields(kind)}
