@@ -73,6 +73,14 @@ def test_images_of_your_own(place: Path) -> None:
     assert extract(manyview.load("other.safetensors"), labelled).labels.tolist() == labelled.labels.tolist()
 
 
+def test_training_on(place: Path) -> None:
+    (code,) = blocks("Training on")
+    left = run(code, {})
+    assert left["maps"]["layer1"].requires_grad
+    assert not left["features"].requires_grad
+    assert not torch.equal(left["features"], manyview.load("mine.safetensors")(left["images"]))
+
+
 def test_evaluating_from_python(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (code,) = blocks("Evaluating from Python")
     left = run(code, {'"scenes"': '"scenes:128"'})

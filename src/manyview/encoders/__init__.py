@@ -2,7 +2,8 @@
 
 from manyview.encoders.backbones import build_backbone
 from manyview.encoders.encoder import Encoder, EncoderConfig, Momentum, build_encoder, joined
-from manyview.encoders.files import Card, Format, FrozenEncoder, export, load, random_like, save_backbone
+from manyview.encoders.features import Card, FrozenEncoder, MapShape, TrainableEncoder
+from manyview.encoders.files import Format, export, load, random_like, save_backbone, trainable
 from manyview.encoders.layers import find_layers, layer_features, with_layers
 from manyview.encoders.norms import SplitBatchNorm
 from manyview.encoders.towers import Towers
@@ -13,9 +14,11 @@ __all__ = [
     "EncoderConfig",
     "Format",
     "FrozenEncoder",
+    "MapShape",
     "Momentum",
     "SplitBatchNorm",
     "Towers",
+    "TrainableEncoder",
     "build_backbone",
     "build_encoder",
     "export",
@@ -25,5 +28,6 @@ __all__ = [
     "load",
     "random_like",
     "save_backbone",
+    "trainable",
     "with_layers",
 ]

@@ -1,9 +1,9 @@
-"""Encoders on disk: safetensors files that say what they hold, the frozen encoder read from them, and other formats."""
+"""Encoders on disk: safetensors files that say what they hold, the encoders read from them, and other formats."""
 
 import copy
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,24 +15,19 @@ from torch import Tensor, nn
 from manyview.atomic import replacing
 from manyview.encoders.backbones import (
     OWN,
-    Norm,
-    Stem,
     build_backbone,
-    feature_width,
     is_known,
     own_size,
     takes_any_size,
 )
 from manyview.encoders.encoder import Encoder
-from manyview.encoders.layers import find_layers, layer_features
+from manyview.encoders.features import Card, FrozenEncoder, TrainableEncoder, card_of
 from manyview.encoders.towers import Towers
 from manyview.errors import UserError
-from manyview.fields import FIELDS, IMAGE
-from manyview.precision import at_least_float32
 from manyview.run.files import ENCODER
-from manyview.views.named import fields_of, named_views
+from manyview.views.named import named_views
 
-__all__ = ["Card", "Format", "FrozenEncoder", "export", "load", "random_like", "save_backbone"]
+__all__ = ["Format", "export", "load", "random_like", "save_backbone", "trainable"]
 
 Format = Literal["safetensors", "timm", "torchvision"]
 PLAIN, TOWERS = 1, 2  # versions of the files
@@ -42,146 +37,11 @@ LARGEST_IMAGE = 4096
 MOST_CHANNELS = 1024
 
 
-@dataclass(frozen=True)
-class Card:
-    """What a file says about its tensors: enough to build the network again and to feed it."""
-
-    backbone: str
-    stem: Stem
-    norm: Norm
-    image_size: int
-    mean: tuple[float, ...]
-    """Of images, one number for each channel, as in `std`."""
-    std: tuple[float, ...]
-    split: str | None = None
-
-    @property
-    def in_channels(self) -> int:
-        """C."""
-        return len(self.mean)
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """What is needed of a sample."""
-        return (IMAGE,) if self.split is None else fields_of(named_views(self.split))
-
-
-class FrozenEncoder(nn.Module):
-    """Images in, features out: the backbone without its head, without gradients, in eval mode for ever.
-
-    One that needs more than images takes the fields of samples, by name.
-    """
-
-    mean: Tensor
-    std: Tensor
-
-    def __init__(self, backbone: nn.Module, card: Card) -> None:
-        super().__init__()
-        self.card = card
-        self.image_size = card.image_size
-        self.num_features = feature_width(backbone)  # F
-        self.backbone = backbone
-        weight = next(backbone.parameters())
-        self.register_buffer("mean", weight.new_tensor(card.mean).view(-1, 1, 1), persistent=False)
-        self.register_buffer("std", weight.new_tensor(card.std).view(-1, 1, 1), persistent=False)
-        self.requires_grad_(False)
-        self.eval()
-
-    @classmethod
-    def of(cls, encoder: Encoder, *, image_size: int, mean: Sequence[float], std: Sequence[float]) -> "FrozenEncoder":
-        """A frozen copy of an encoder that is being trained."""
-        return cls(copy.deepcopy(encoder.backbone), _card(encoder, image_size, mean, std))
-
-    def forward(self, samples: Tensor | Mapping[str, Tensor]) -> Tensor:
-        """Images (N, C, H, W), uint8 or float in [0, 1], to features (N, F) in float32. Other fields come as they are
-        stored, or as floats: depth in metres, normals in [-1, 1]; NaN is unknown."""
-        found = self.backbone(self._normalised(samples))
-        return at_least_float32(torch.cat(list(found.values()), 1) if isinstance(found, dict) else found)
-
-    def layers(
-        self,
-        samples: Tensor | Mapping[str, Tensor],
-        names: Iterable[str],
-        *,
-        keep: Callable[[Tensor], Tensor] = torch.clone,
-    ) -> dict[str, Tensor]:
-        """Outputs of the named layers of the backbone for such samples: see `layer_features`."""
-        x, backbone = self._normalised(samples), self.backbone
-        if isinstance(backbone, Towers):
-            found = backbone.layers(x, names, keep)
-        else:
-            found = layer_features(backbone, x, names, keep=keep)
-        return {name: at_least_float32(output) for name, output in found.items()}
-
-    def check_layers(self, names: Iterable[str]) -> None:
-        """Complains of names that `layers` does not know."""
-        backbone = self.backbone
-        if isinstance(backbone, Towers):
-            backbone = next(iter(backbone.networks.values()))  # they all have the same layers
-        find_layers(backbone, names)
-
-    def only(self, views: Sequence[str]) -> "FrozenEncoder":
-        """An encoder with the networks of these views alone."""
-        words, towers = ",".join(views), self.backbone
-        if not isinstance(towers, Towers):
-            raise UserError(f"--view {words}: this encoder sees whole images; leave it out")
-        unknown = [view for view in views if view not in towers.named]
-        if unknown or not views:
-            raise UserError(f"--view {words}: choose some of the encoder's views {', '.join(towers.named)}")
-        part = towers.only(views)
-        return FrozenEncoder(part, replace(self.card, split=",".join(view.word for view in part.named.values())))
-
-    def train(self, mode: bool = True) -> "FrozenEncoder":
-        return super().train(False)
-
-    def _normalised(self, samples: Tensor | Mapping[str, Tensor]) -> Any:
-        """Images of a plain backbone, fields by name of towers."""
-        needed = self.card.fields
-        if isinstance(samples, Tensor):
-            if needed != (IMAGE,):
-                raise ValueError(f"this encoder needs {', '.join(needed)}: give a mapping of fields by name")
-            samples = {IMAGE: samples}
-        if absent := [name for name in needed if name not in samples]:
-            raise ValueError(f"this encoder needs {', '.join(needed)}: {', '.join(absent)} is not given")
-        x = {name: self._values(name, samples[name]) for name in needed}
-        if IMAGE in x:
-            x[IMAGE] = (x[IMAGE] - self.mean) / self.std
-        return x if isinstance(self.backbone, Towers) else x[IMAGE]
-
-    def _values(self, name: str, stored: Tensor) -> Tensor:
-        self._check(name, stored)
-        dtype = self.mean.dtype
-        return stored.to(dtype) if stored.is_floating_point() else FIELDS[name].values(stored, dtype)
-
-    def _check(self, name: str, images: Tensor) -> None:
-        channels = self.card.in_channels if name == IMAGE else FIELDS[name].channels
-        if images.ndim != 4 or images.shape[1] != channels:
-            raise ValueError(f"{name}s must be (N, {channels}, H, W), not {tuple(images.shape)}")
-        side = self.image_size
-        if images.shape[2:] != (side, side) and not takes_any_size(self.card.backbone):
-            raise ValueError(
-                f"{self.card.backbone} takes images of {side}×{side}, not {tuple(images.shape[2:])}: resize them"
-            )
-        if images.dtype == FIELDS[name].dtype or not images.numel():
-            return
-        if not images.is_floating_point():
-            raise TypeError(f"{name}s must be {FIELDS[name].dtype} or float, not {images.dtype}")
-        if name != IMAGE:
-            return
-        low, high = (float(bound) for bound in images.detach().aminmax())
-        # A float resize may overshoot by a rounding error; NaN fails both comparisons.
-        if not (low >= -1e-3 and high <= 1 + 1e-3):
-            raise ValueError(
-                f"float images must lie in [0, 1], not [{low:.3g}, {high:.3g}]: give uint8, or divide by 255, "
-                "and leave the normalisation to the encoder"
-            )
-
-
 def save_backbone(
     path: str | Path, encoder: Encoder, *, image_size: int, mean: Sequence[float], std: Sequence[float]
 ) -> None:
     """Writes the backbone, all or nothing; the same weights give the same bytes."""
-    _write(Path(path), encoder.backbone.state_dict(), _card(encoder, image_size, mean, std))
+    _write(Path(path), encoder.backbone.state_dict(), card_of(encoder, image_size, mean, std))
 
 
 def load(path: str | Path) -> FrozenEncoder:
@@ -194,6 +54,12 @@ def load(path: str | Path) -> FrozenEncoder:
         raise UserError(f"{file} holds no usable encoder: {error}") from error
     _fill(backbone, tensors, file, card.backbone)
     return FrozenEncoder(backbone, card)
+
+
+def trainable(encoder: str | Path | FrozenEncoder) -> TrainableEncoder:
+    """The encoder of a run directory or of a file, or a copy of a frozen one, to be trained on."""
+    frozen = encoder if isinstance(encoder, FrozenEncoder) else load(encoder)
+    return TrainableEncoder(copy.deepcopy(frozen.backbone), frozen.card)
 
 
 def random_like(frozen: FrozenEncoder, seed: int) -> FrozenEncoder:
@@ -226,15 +92,6 @@ def export(run_or_file: str | Path, out: str | Path, format: Format) -> None:
         _write(out, tensors, card if format == "safetensors" else None)
     except OSError as error:
         raise UserError(f"--out {out} cannot be written ({error.strerror}): choose another place") from error
-
-
-def _card(encoder: Encoder, image_size: int, mean: Sequence[float], std: Sequence[float]) -> Card:
-    if not len(mean) == len(std) == encoder.in_channels:
-        raise ValueError(f"an encoder of {encoder.in_channels} channels needs as many means and deviations")
-    config = encoder.config
-    norm: Norm = "batch" if config.norm == "sync" else config.norm  # frozen they are the same
-    means, deviations = tuple(map(float, mean)), tuple(map(float, std))
-    return Card(config.backbone, config.stem, norm, image_size, means, deviations, config.split)
 
 
 def _fresh(card: Card, seed: int) -> nn.Module:

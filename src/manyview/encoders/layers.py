@@ -1,5 +1,6 @@
 """What the layers inside a backbone give, by name."""
 
+import math
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from functools import partial
@@ -8,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from manyview.errors import UserError
+from manyview.precision import at_least_float32
 
-__all__ = ["find_layers", "layer_features", "with_layers"]
+__all__ = ["find_layers", "layer_features", "layer_maps", "with_layers"]
 
 
 def layer_features(
@@ -21,6 +23,22 @@ def layer_features(
     behind it may overwrite.
     """
     return with_layers(backbone, images, names, keep=keep)[1]
+
+
+def layer_maps(backbone: nn.Module, images: Tensor, names: Iterable[str]) -> dict[str, Tensor]:
+    """Outputs of the named layers as maps (N, c, h, w), in at least float32. Tokens (N, T, c) are those of a square of
+    patches, behind as many others as timm's `num_prefix_tokens` says."""
+    found = {}
+    for name, output in layer_features(backbone, images, names).items():
+        tokens = output[:, getattr(backbone, "num_prefix_tokens", 0) :] if output.ndim == 3 else output
+        side = math.isqrt(tokens.shape[1])
+        if tokens.ndim == 3 and side**2 == tokens.shape[1]:
+            found[name] = at_least_float32(tokens.mT.unflatten(2, (side, side)))
+        elif tokens.ndim == 4:
+            found[name] = at_least_float32(tokens)
+        else:
+            raise UserError(f"--layer {name} gives no feature map but {tuple(output.shape[1:])} for each image")
+    return found
 
 
 def with_layers(
