@@ -76,7 +76,7 @@ def test_the_encoder_that_sees_what_labels_name_is_named(tmp_path: Path) -> None
     assert found.agreement is not None
     assert found.agreement.second > 0.9 > found.agreement.first
     assert found.agreement.interval[1] < 0
-    assert (found.pool, found.neighbours, found.by_luck) == (30, 5, 5 / 29)
+    assert (found.pool, found.neighbours, found.by_chance) == (30, 5, 5 / 29)
     assert 0 < found.common < 0.6
     assert {pair[0].query.label for pair in found.pairs[:3]} == {"red", "green", "blue"}
     for first, second in found.pairs:

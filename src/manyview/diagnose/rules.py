@@ -201,7 +201,8 @@ def _knn_course(facts: Facts) -> Finding | None:
         if not facts.metrics or not facts.data.get("classes"):
             return None
         advice = "Train with --knn-every 1 to measure it after every epoch."
-        return Finding("unknown", about, "kNN accuracy was not measured several times.", advice)
+        text = f"kNN accuracy was {'measured only once' if shares else 'not measured'}."
+        return Finding("unknown", about, text, advice)
     best, last = max(range(len(shares)), key=shares.__getitem__), shares[-1]
     if shares[best] - last <= _FELL:
         text = f"kNN accuracy went from {percent(shares[0])} to {percent(last)}. It ended near its best value."

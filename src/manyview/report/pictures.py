@@ -1,4 +1,4 @@
-"""What the page shows of the data: samples with their views, how similar features are, who is whose neighbour."""
+"""What the page shows of the data: samples with their views, similarities of features, nearest neighbours."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -71,7 +71,7 @@ class Neighbourhood:
 
 @dataclass(frozen=True)
 class Geometry:
-    """How one encoder's features lie, centred and of unit length: see the functions of `manyview.diagnose`."""
+    """Numbers of one encoder's features, centred and of unit length, by the functions of `manyview.diagnose`."""
 
     same: Tensor  # (N,) similarity of the views of each image
     different: Tensor  # (N(N-1)/2,) similarity of the views of two images

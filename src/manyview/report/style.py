@@ -94,7 +94,7 @@ footer { padding-bottom: 40px; color: var(--soft); font-size: 0.85rem; }
   .figure { padding: 10px 12px; }
   .figure b { font-size: 1.25rem; }
   .strip { gap: 3px; }
-  .findings li { grid-template-columns: 72px 1fr; gap: 2px 10px; }
+  .findings li { grid-template-columns: 80px 1fr; gap: 2px 10px; }
   .findings div { grid-column: 1 / 3; }
   .versus { grid-template-columns: minmax(0, 1fr); }
   .versus > .strip:first-child { max-width: 25%; }

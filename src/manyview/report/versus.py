@@ -22,7 +22,7 @@ __all__ = ["Agreement", "Versus", "agreement", "beside", "common_share", "compar
 
 @dataclass(frozen=True)
 class Agreement:
-    """Shares of the neighbours that have the query's label, by encoder, and the 95 % interval of their difference."""
+    """Share of the neighbours with the query's label, by encoder, and the 95 % interval of the difference."""
 
     first: float
     second: float
@@ -35,15 +35,15 @@ class Versus:
 
     names: tuple[str, str]
     pairs: tuple[tuple[Neighbourhood, Neighbourhood], ...]
-    pool: int  # images, of which each was a query and all others might be its neighbours
+    pool: int  # images; each is a query among the others
     neighbours: int  # of each query
     common: float  # share of its neighbours that the other encoder finds too
     agreement: Agreement | None  # None without labels
     remark: str = ""  # where the encoders were trained on different data
 
     @property
-    def by_luck(self) -> float:
-        """`common` of two encoders that have nothing to do with each other."""
+    def by_chance(self) -> float:
+        """`common` of two unrelated encoders."""
         return self.neighbours / (self.pool - 1)
 
 
@@ -119,8 +119,8 @@ def agreement(labels: Tensor, first: Tensor, second: Tensor) -> Agreement:
 def neighbours_of_two(found: Versus) -> Markup:
     """The section of the page: the first encoder's neighbours beside the second's."""
     text = (
-        f"Both encoders searched the {found.neighbours} nearest neighbours of each of {found.pool:,} images. They "
-        f"agree on {percent(found.common)} of them (chance: {percent(found.by_luck)}); these are marked “both”. The "
+        f"Both encoders searched for the {found.neighbours} nearest neighbours of each of {found.pool:,} images. They "
+        f"agree on {percent(found.common)} of them (chance: {percent(found.by_chance)}); these are marked “both”. The "
         "first encoder is on the left, or above on narrow screens."
     )
     if found.agreement is None:
@@ -144,7 +144,7 @@ def _agreement(names: tuple[str, str], found: Agreement) -> Markup:
     else:
         difference = points(abs(found.first - found.second)).removeprefix("+")
         verdict = f"{better} is better by {difference} ({between})."
-    caption = "Neighbours with the query's label. Labels were not used for training"
+    caption = "Neighbours with the query's label"
     return join(table(caption, ["Encoder", "Share"], rows), tag("p", verdict))
 
 
