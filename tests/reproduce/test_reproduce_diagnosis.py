@@ -27,7 +27,7 @@ def runs(names: str) -> dict[str, Path]:
 def test_what_all_say_is_said_once(diagnosed: dict[str, list[Finding]]) -> None:
     diagnosed |= {name: [WELL] for name in "abc"}
     [one] = over_runs(runs("abc"))
-    assert (one.level, one.about, one.text) == ("good", "Embeddings", "All 3 runs, as seed a: Not collapsed.")
+    assert (one.level, one.about, one.text) == ("good", "Embeddings", "All 3 runs, for example seed a: Not collapsed.")
 
 
 def test_the_worst_comes_first_with_the_runs_that_have_it(diagnosed: dict[str, list[Finding]]) -> None:
@@ -35,7 +35,7 @@ def test_the_worst_comes_first_with_the_runs_that_have_it(diagnosed: dict[str, l
     assert [(each.level, each.text, each.advice) for each in over_runs(runs("abcde"))] == [
         ("problem", "seed b: Collapsed.", "Try a lower --lr."),
         ("warning", "seed b; seed e: Near chance.", "More --epochs."),
-        ("good", "4 of 5 runs, as seed a: Not collapsed.", ""),
+        ("good", "4 of 5 runs, for example seed a: Not collapsed.", ""),
     ]
 
 

@@ -102,7 +102,7 @@ class ViewGraph(Method):
         return multiview(
             views,
             scores,
-            contrast=each if seen is None else {way: seen.watching(way, each[way]) for way in self.directions},
+            contrast=each if seen is None else {way: seen.recording(way, each[way]) for way in self.directions},
             graph=self.config.graph,
             core=self.config.core,
             present=self.presence.of(index),
@@ -118,11 +118,11 @@ class Seen:
         self.softmax = softmax
         self.sums: dict[Direction, list[Tensor]] = {}  # by pair, of all its terms: cosines, samples, bounds
 
-    def watching(self, direction: Direction, contrast: Contrast) -> Contrast:
+    def recording(self, direction: Direction, contrast: Contrast) -> Contrast:
         back = direction[::-1]
         parts = self.sums.setdefault(back if back in self.sums else direction, [])
 
-        def watched(positives: Tensor, negatives: Tensor, *, reduction: Literal["none"]) -> Tensor:
+        def recorded(positives: Tensor, negatives: Tensor, *, reduction: Literal["none"]) -> Tensor:
             terms = contrast(positives, negatives, reduction=reduction)
             with torch.no_grad():
                 met = [positives.mean(1), torch.ones_like(terms)]
@@ -131,7 +131,7 @@ class Seen:
                 parts.append(torch.stack(met).sum(1))
             return terms
 
-        return watched
+        return recorded
 
     def metrics(self) -> dict[str, Tensor]:
         sums = distributed.mean(torch.stack([torch.stack(parts).sum(0) for parts in self.sums.values()]))

@@ -1,4 +1,4 @@
-"""What the diagnoses of a recipe's runs say, those of several runs that say the same as one."""
+"""The findings of a recipe's runs; the same finding of several runs becomes one."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,11 +7,11 @@ from manyview.diagnose import LEVELS, Finding, findings
 
 __all__ = ["over_runs"]
 
-_NAMED = 3  # so many runs are told by name
+_NAMED = 3  # so many runs are named
 
 
 def over_runs(runs: Mapping[str, Path]) -> list[Finding]:
-    """By what they are about and how bad they are, the worst first; each in the words of its first run."""
+    """One finding for each subject and level, worst first, with the text of its first run."""
     alike: dict[tuple[str, str], dict[str, Finding]] = {}
     for name, run in runs.items():
         for finding in findings(run):
@@ -23,9 +23,9 @@ def over_runs(runs: Mapping[str, Path]) -> list[Finding]:
 def _together(same: Mapping[str, Finding], runs: int) -> Finding:
     first, finding = next(iter(same.items()))
     if len(same) == runs > 1:
-        where = f"All {runs} runs, as {first}: "
+        where = f"All {runs} runs, for example {first}: "
     elif len(same) <= _NAMED:
         where = f"{'; '.join(same)}: "
     else:
-        where = f"{len(same)} of {runs} runs, as {first}: "
+        where = f"{len(same)} of {runs} runs, for example {first}: "
     return Finding(finding.level, finding.about, where + finding.text, finding.advice)
