@@ -66,7 +66,11 @@ def test_a_page_has_a_section_for_each_set_of_images(tmp_path: Path) -> None:
     headings = [each.heading.partition("2(c)")[2] for each in made]
     assert headings == [")", "), 50000 images of 100 classes, 32 px"]
     assert [each.name for each in made] == ["jcl-fig2c", "jcl-fig2c-50000-100-32"]
-    (tmp_path / "cmc-fig6.csv").write_text("draw,seed,steps,knn,linear,seconds\n64,0,600,1,1,1\n")
+    columns = "draw,seed,steps,knn,linear,seconds"
+    (tmp_path / "cmc-fig6.csv").write_text(f"{columns},run,images\n64,0,600,1,1,1,aa,50000/10\n")
+    with pytest.raises(UserError, match=r"results on images '50000/10', which are not SAMPLES/CLASSES/SIDE"):
+        list(sections(tmp_path))
+    (tmp_path / "cmc-fig6.csv").write_text(f"{columns}\n64,0,600,1,1,1\n")
     with pytest.raises(UserError, match=r"cmc-fig6\.csv has no column 'run'"):
         list(sections(tmp_path))
 

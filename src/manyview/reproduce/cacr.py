@@ -18,7 +18,7 @@ from manyview.reproduce.pictures import Neighbourhood, QueryWeights
 from manyview.reproduce.recipe import Found, Recipe, Runs
 from manyview.reproduce.setting import Setting, length
 from manyview.reproduce.sweep import Search, Sweep, widest
-from manyview.reproduce.verdict import FEWEST, Compared, Comparison, Difference, compare, over_seeds, signed
+from manyview.reproduce.verdict import FEWEST, Compared, Comparison, Difference, claims, compare, over_seeds, signed
 
 __all__ = ["RECIPES"]
 
@@ -152,7 +152,7 @@ FIG9 = Sweep(
     runs=lambda setting, seed: [
         variant(setting, {"k": str(k)}, seed, k=k) for k in (1, 2, 4, 6, 8, 10)[: 5 + (setting.scale == "paper")]
     ],
-    comparisons=(Comparison("K = 2", "K = 1"), Comparison("K = 4", "K = 1"), Comparison("K = 8", "K = 4")),
+    comparisons=claims("K = 2 > K = 1", "K = 4 > K = 1", "K = 8 > K = 4"),
 )
 FPNN, NPNN, FPFN, NPFN = (f"{p} positives, {n} negatives" for n in ("near", "far") for p in ("far", "near"))
 TABLE10 = ablation(
@@ -170,7 +170,7 @@ TABLE10 = ablation(
     claim="Larger weights for near positives cost some points, larger weights for far negatives cost many.",
     expectation="The same order; far negatives far behind.",
     remarks=VARIANTS_REMARK,
-    comparisons=(Comparison(FPNN, NPNN), Comparison(FPNN, FPFN), Comparison(NPNN, FPFN), Comparison(FPFN, NPFN)),
+    comparisons=claims(f"{FPNN} > {NPNN}", f"{FPNN} > {FPFN}", f"{NPNN} > {FPFN}", f"{FPFN} > {NPFN}"),
 )
 TABLE11 = ablation(
     "variant",
@@ -187,12 +187,7 @@ TABLE11 = ablation(
     claim="Without π⁺ a little is lost, without π⁻ seven points, without both a little more.",
     expectation="π⁻ matters as much as in the paper; π⁺ too little to be seen in so short a run.",
     remarks=SHARPER_REMARK,
-    comparisons=(
-        Comparison("CACR", "without π⁺"),
-        Comparison("CACR", "without π⁻"),
-        Comparison("without π⁺", "without π⁻"),
-        Comparison("without π⁻", "UAUR"),
-    ),
+    comparisons=claims("CACR > without π⁺", "CACR > without π⁻", "without π⁺ > without π⁻", "without π⁻ > UAUR"),
 )
 TABLE12 = ablation(
     "t_pos",
@@ -208,11 +203,7 @@ TABLE12 = ablation(
     remarks=VARIANTS_REMARK,
     x=("t_pos", "t⁺"),
     evenly=True,
-    comparisons=(
-        Comparison("t⁺ = 1", "t⁺ = 0.5", "level"),
-        Comparison("t⁺ = 1", "t⁺ = 2"),
-        Comparison("t⁺ = 1", "t⁺ = 3"),
-    ),
+    comparisons=claims("t⁺ = 1 ≈ t⁺ = 0.5", "t⁺ = 1 > t⁺ = 2", "t⁺ = 1 > t⁺ = 3"),
 )
 T_NEG = ("0.5", "0.7", "0.9", "1.0", "2.0", "3.0")
 TABLE13_NUMBERS = {1: (81.66, 82.40, 83.07, 82.74, 83.73, 83.11), 4: (85.67, 86.19, 86.54, 86.41, 85.94, 85.69)}
@@ -243,11 +234,11 @@ TABLE13 = Sweep(
         for k in TABLE13_NUMBERS
         for t in (("0.5", "0.9", "2.0", "3.0") if setting.scale == "laptop" else T_NEG)
     ],
-    comparisons=(
-        Comparison("K = 1, t⁻ = 2.0", "K = 1, t⁻ = 0.5"),
-        Comparison("K = 1, t⁻ = 2.0", "K = 1, t⁻ = 3.0"),
-        Comparison("K = 4, t⁻ = 0.9", "K = 4, t⁻ = 0.5"),
-        Comparison("K = 4, t⁻ = 0.9", "K = 4, t⁻ = 3.0"),
+    comparisons=claims(
+        "K = 1, t⁻ = 2.0 > K = 1, t⁻ = 0.5",
+        "K = 1, t⁻ = 2.0 > K = 1, t⁻ = 3.0",
+        "K = 4, t⁻ = 0.9 > K = 4, t⁻ = 0.5",
+        "K = 4, t⁻ = 0.9 > K = 4, t⁻ = 3.0",
     ),
 )
 COSTS = {"euclidean": (), "rbf": ("--cost", "rbf")}  # the Euclidean one is the default, as t⁺ = 1 is
@@ -269,7 +260,7 @@ TABLE20 = Sweep(
         for k, own in ((1, ()), (4, SHARPER))
         for cost, words in COSTS.items()
     ],
-    comparisons=tuple(Comparison(f"K = {k}, euclidean", f"K = {k}, rbf", "level") for k in (1, 4)),
+    comparisons=claims("K = 1, euclidean ≈ K = 1, rbf", "K = 4, euclidean ≈ K = 4, rbf"),
 )
 
 # Fig. 8: the batch is that of the negatives.

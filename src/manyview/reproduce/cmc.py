@@ -22,7 +22,7 @@ from manyview.reproduce.plots import PALETTE, figure, legend
 from manyview.reproduce.recipe import Found, Recipe
 from manyview.reproduce.setting import Setting, length
 from manyview.reproduce.sweep import Sweep
-from manyview.reproduce.verdict import Comparison, Table, spread
+from manyview.reproduce.verdict import Table, claims, spread
 from manyview.run.build import some_samples
 from manyview.run.saved import saved_config
 from manyview.views.colourspaces import SPLITS, split
@@ -107,12 +107,7 @@ FIG4 = Sweep(
         rgbd_run(setting, {"count": str(n)}, seed, ",".join(VIEWS[:n]), "--graph", "core", looks=of_l(setting))
         for n in range(1, len(VIEWS) + 1)
     ],
-    comparisons=(
-        Comparison("2 views", "1 view"),
-        Comparison("3 views", "2 views"),
-        Comparison("4 views", "3 views"),
-        Comparison("4 views", "1 view"),
-    ),
+    comparisons=claims("2 views > 1 view", "3 views > 2 views", "4 views > 3 views", "4 views > 1 view"),
 )
 
 SPACES = {"lab": "{L, ab}", "ydbdr": "{Y, DbDr}", "hsv": "{H, SV}", "rgb": "{R, GB}"}
@@ -185,11 +180,7 @@ FIG5 = Information(
         )
         for space in (SPACES if setting.scale == "laptop" else SPLITS)
     ],
-    comparisons=(
-        Comparison("{L, ab}", "{R, GB}"),
-        Comparison("{Y, DbDr}", "{R, GB}"),
-        Comparison("{L, ab}", "{H, SV}"),
-    ),
+    comparisons=claims("{L, ab} > {R, GB}", "{Y, DbDr} > {R, GB}", "{L, ab} > {H, SV}"),
 )  # fmt: skip
 
 
@@ -218,7 +209,7 @@ FIG6 = Sweep(
     x=("draw", "negatives, m"),
     evenly=True,
     runs=negatives_runs,
-    comparisons=(Comparison("m = 512", "m = 64"), Comparison("m = 4096", "m = 512")),
+    comparisons=claims("m = 512 > m = 64", "m = 4096 > m = 512"),
 )
 
 
@@ -273,15 +264,15 @@ TABLE1 = beside(
         cmc_run(setting, {"views": name}, seed, *words, looks=(BesideRandom(protocols(setting)),))
         for name, words in SPLIT_VIEWS.items()
     ],
-    comparisons=(
-        Comparison("{L, ab}", "RGB"),
-        Comparison("{Y, DbDr}", "RGB"),
-        Comparison("{Y, DbDr}", "{L, ab}"),
-        Comparison("{Y, DbDr} + RA", "{Y, DbDr}"),
-        Comparison("{L, ab}", "{L, ab}, random"),
-        Comparison("RGB", "RGB, random"),
-        Comparison("gain of {L, ab}", "gain of RGB"),
-        Comparison("gain of {Y, DbDr}", "gain of RGB"),
+    comparisons=claims(
+        "{L, ab} > RGB",
+        "{Y, DbDr} > RGB",
+        "{Y, DbDr} > {L, ab}",
+        "{Y, DbDr} + RA > {Y, DbDr}",
+        "{L, ab} > {L, ab}, random",
+        "RGB > RGB, random",
+        "gain of {L, ab} > gain of RGB",
+        "gain of {Y, DbDr} > gain of RGB",
     ),
 )
 TABLE4 = beside(
@@ -303,7 +294,7 @@ TABLE4 = beside(
             looks=(BesideRandom(protocols(setting, SMALL_PROBE), tuple((view,) for view in VIEWS)),),
         )
     ],
-    comparisons=tuple(Comparison(view, f"{view}, random") for view in VIEWS),
+    comparisons=claims(*(f"{view} > {view}, random" for view in VIEWS)),
 )  # fmt: skip
 
 WORDS = {"cmc": "contrastive", "predictive": "predictive"}
@@ -333,7 +324,7 @@ TABLE5 = Sweep(
         for p in ("depth", "normals")
         for m in WORDS
     ],
-    comparisons=tuple(Comparison(f"contrastive, {pair}", f"predictive, {pair}") for pair in ("depth", "normals")),
+    comparisons=claims("contrastive, depth > predictive, depth", "contrastive, normals > predictive, normals"),
 )
 
 RECIPES: tuple[Recipe, ...] = (FIG4, FIG5, FIG6, TABLE1, TABLE4, TABLE5)

@@ -16,7 +16,7 @@ from manyview.reproduce.recipe import Found, Recipe
 from manyview.reproduce.setting import Setting, length
 from manyview.reproduce.spread import Spread
 from manyview.reproduce.sweep import Search, Space, Sweep
-from manyview.reproduce.verdict import Compared, Comparison, Table, over_seeds
+from manyview.reproduce.verdict import Compared, Comparison, Table, claims, over_seeds
 
 __all__ = ["RECIPES"]
 
@@ -93,11 +93,7 @@ FIG2A = Sweep(
     label="M′ = {keys}".format_map,
     x=("keys", "keys per sample, M′"),
     runs=keys_runs,
-    comparisons=(
-        Comparison("M′ = 5", "M′ = 1"),
-        Comparison("M′ = 5", "M′ = 2"),
-        Comparison("M′ = 11", "M′ = 5", "level"),
-    ),
+    comparisons=claims("M′ = 5 > M′ = 1", "M′ = 5 > M′ = 2", "M′ = 11 ≈ M′ = 5"),
 )
 FIG2B = Sweep(
     name="jcl-fig2b",
@@ -112,12 +108,7 @@ FIG2B = Sweep(
     x=("lam", "λ"),
     evenly=True,
     runs=lam_runs,
-    comparisons=(
-        Comparison("λ = 4", "λ = 0"),
-        Comparison("λ = 4", "λ = 0.2", "level"),
-        Comparison("λ = 4", "λ = 1", "level"),
-        Comparison("λ = 4", "λ = 10"),
-    ),
+    comparisons=claims("λ = 4 > λ = 0", "λ = 4 ≈ λ = 0.2", "λ = 4 ≈ λ = 1", "λ = 4 > λ = 10"),
 )
 FIG2C = Sweep(
     name="jcl-fig2c",
@@ -132,7 +123,7 @@ FIG2C = Sweep(
     x=("temperature", "τ"),
     evenly=True,
     runs=temperature_runs,
-    comparisons=tuple(Comparison("τ = 0.2", f"τ = {other}") for other in ("0.05", "0.3", "0.5")),
+    comparisons=claims("τ = 0.2 > τ = 0.05", "τ = 0.2 > τ = 0.3", "τ = 0.2 > τ = 0.5"),
 )
 
 
@@ -274,11 +265,11 @@ ENQUEUE = Sweep(
     variables=("enqueued", "lam"),
     label=enqueue_label,
     runs=enqueue_runs,
-    comparisons=(
-        Comparison("mean key, λ = 4", "one key, λ = 4"),
-        Comparison("mean key, λ = 0", "one key, λ = 0"),
-        Comparison("mean key, λ = 4", "vanilla"),
-        Comparison("one key, λ = 4", "vanilla"),
+    comparisons=claims(
+        "mean key, λ = 4 > one key, λ = 4",
+        "mean key, λ = 0 > one key, λ = 0",
+        "mean key, λ = 4 > vanilla",
+        "one key, λ = 4 > vanilla",
     ),
 )
 
@@ -389,7 +380,7 @@ SEARCH = Search(
         for method in METHODS
     ],
     paper={METHODS[method]: values[0] for method, values in PAPER.items()},
-    comparisons=(Comparison("JCL", "vanilla"), Comparison("JCL", "MoCo v2"), Comparison("vanilla", "MoCo v2")),
+    comparisons=claims("JCL > vanilla", "JCL > MoCo v2", "vanilla > MoCo v2"),
 )
 
 MIB = float(2**20)

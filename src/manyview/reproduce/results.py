@@ -10,6 +10,7 @@ from manyview.reproduce.markdown import fill, table
 from manyview.reproduce.page import png, titled
 from manyview.reproduce.recipe import Found, Recipe
 from manyview.reproduce.recipes import RECIPES
+from manyview.reproduce.resolved import Images
 from manyview.reproduce.runner import duration
 from manyview.reproduce.setting import Setting
 from manyview.reproduce.store import Store
@@ -102,9 +103,9 @@ def by_images(recipe: Recipe, words: str, setting: Setting, results: Path) -> li
         if images == USUAL[setting.data]:
             made += section(recipe, name, words, f" --data {setting.data}", setting, of_them)
         else:
-            number, classes, side = images.split("/")
-            what = f"{words}, {number} images of {classes} classes, {side} px"
-            made += section(recipe, f"{name}-{number}-{classes}-{side}", what, " --data DATA", setting, of_them)
+            like = Images(images)
+            what = f"{words}, {len(like)} images of {len(like.classes)} classes, {like.median_side} px"
+            made += section(recipe, f"{name}-{images.replace('/', '-')}", what, " --data DATA", setting, of_them)
     return made
 
 

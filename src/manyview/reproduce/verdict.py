@@ -14,6 +14,7 @@ __all__ = [
     "Comparison",
     "Difference",
     "Table",
+    "claims",
     "compare",
     "compared_table",
     "count",
@@ -46,6 +47,15 @@ class Comparison:
     first: str
     second: str
     kind: Literal["above", "level"] = "above"
+
+
+def claims(*words: str) -> tuple[Comparison, ...]:
+    """Of "first > second" and "first ≈ second"."""
+    pairs = ((each.partition(" > "), each.partition(" ≈ ")) for each in words)
+    return tuple(
+        Comparison(above[0], above[2]) if above[1] else Comparison(level[0], level[2], "level")
+        for above, level in pairs
+    )
 
 
 @dataclass(frozen=True)
