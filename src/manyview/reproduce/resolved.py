@@ -19,7 +19,8 @@ __all__ = ["Images", "Resolved", "described", "differing", "images_in_words", "o
 Resolved = dict[str, tuple[Any, bool]]
 """By the name of a setting: its value as JSON holds it, and whether that is the default of its field."""
 
-# Where a run is kept, what is measured during training and how fast it reads do not change its numbers. Its seed is a column.
+# Where a run is kept, what is measured on the way and how fast it reads do not change its numbers. Its seed is a
+# column.
 NOT_DECIDING = {field.name for field in fields(RunConfig)} | {"data", "workers"}
 
 
