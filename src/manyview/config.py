@@ -75,6 +75,11 @@ class DataConfig:
     missing: Annotated[float, ShareBelowOne] = 0.0
     """Fraction of the depth maps, normals and segmentations that is withheld at random. A sample without such a view
     takes no part in the losses of that view."""
+    depth_scale: Annotated[float, Positive] = 0.001
+    """Metres per unit of depth files: 0.001 for millimetres."""
+    intrinsics: str | None = None
+    """Camera intrinsics fx,fy,cx,cy in pixels, for normals computed from depth. Default: Kinect's, scaled to the
+    images."""
     workers: Annotated[int, NotNegative] = 0
     """Processes that read and decode. 0: read in the main process, best for small packed sets."""
 

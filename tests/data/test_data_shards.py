@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -47,7 +48,7 @@ def write(root: Path, shards: Mapping[str, Members]) -> Path:
     return root
 
 
-def opened(root: Path, **options: bool) -> Shards:
+def opened(root: Path, **options: Any) -> Shards:
     return Shards(f"{root.name}/", tars_in(root), **options)
 
 
@@ -178,6 +179,7 @@ _FEW_DESCRIPTORS = """
 import resource, sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 from manyview.data.patterns import tars_in
 from manyview.data.tar import Shards
 resource.setrlimit(resource.RLIMIT_NOFILE, (80, 80))

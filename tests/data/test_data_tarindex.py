@@ -130,9 +130,12 @@ def test_only_what_has_changed_is_indexed_again(tmp_path: Path, cache: Path, mon
 def forged(shard: Shard, **changes: object) -> bytes:
     """An index that vouches for itself, but for the changes."""
     index = find_images(shard)
-    tensors = {"names": np.frombuffer(index.names, np.uint8), "places": index.places, "labels": index.labels} | changes
-    content = Index(*(tensors[name] for name in ("names", "places", "labels")))  # type: ignore[arg-type]
-    content = Index(np.asarray(content.names).tobytes(), content.places, content.labels)
+    tensors = {
+        "names": np.frombuffer(index.names, np.uint8), "places": index.places, "labels": index.labels,
+        "others": index.others,
+    } | changes  # fmt: skip
+    names, *rest = (np.asarray(tensors[name]) for name in ("names", "places", "labels", "others"))
+    content = Index(names.tobytes(), *rest)
     return safetensors.numpy.save(tensors, {"manyview-tar-index": tarindex._mark(shard, content)})  # type: ignore[arg-type]
 
 
@@ -147,11 +150,14 @@ DAMAGE: dict[str, Callable[[Shard, bytes], bytes]] = {
     "a bit of a label": lambda _, content: flipped(content, content.index((12).to_bytes(8, "little"))),
     "a bit of a name": lambda _, content: flipped(content, content.index(b"a.jpg")),
     "other tensors": lambda _, __: safetensors.numpy.save({"names": np.zeros(1)}),
-    "another format": lambda _, content: content.replace(b"[1, ", b"[0, "),
+    "another format": lambda _, content: content.replace(b"[2, ", b"[0, "),
     "no mark": lambda _, content: content.replace(b"manyview-tar-index", b"manyview-tar-xxxxx"),
     "a negative offset": lambda shard, _: forged(shard, places=np.array([[-1, 1], [1, 1]])),
     "beyond the end": lambda shard, _: forged(shard, places=np.array([[0, shard.size + 1], [1, 1]])),
     "offset + length overflows": lambda shard, _: forged(shard, places=np.array([[2**62, 2**62], [1, 1]])),
+    "another field beyond the end": lambda shard, _: forged(shard, others=np.full((2, 3, 2), shard.size)),
+    "offset + length of another field overflows": lambda shard, _: forged(shard, others=np.full((2, 3, 2), 2**62)),
+    "a field too many": lambda shard, _: forged(shard, others=np.full((2, 4, 2), -2)),
     "a place too many": lambda shard, _: forged(shard, places=np.array([[1, 1]] * 3)),
     "a flat list of places": lambda shard, _: forged(shard, places=np.array([1, 1])),
     "places of another kind": lambda shard, _: forged(shard, places=np.array([[1.0, 1.0]] * 2)),
@@ -194,7 +200,13 @@ def test_an_index_is_data_alone(tmp_path: Path, cache: Path) -> None:
     index_of(make(tmp_path / "a.tar", MEMBERS))
     (kept,) = cache.iterdir()
     length = int.from_bytes(kept.read_bytes()[:8], "little")
-    assert json.loads(kept.read_bytes()[8 : 8 + length]).keys() == {"__metadata__", "names", "places", "labels"}
+    assert json.loads(kept.read_bytes()[8 : 8 + length]).keys() == {
+        "__metadata__",
+        "names",
+        "places",
+        "labels",
+        "others",
+    }
 
 
 def test_a_cache_that_cannot_be_written_costs_only_time(

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from manyview.data.fieldfiles import KINECT_MM, Camera
 from manyview.data.folder import Folder, ImageFiles
 from manyview.data.known import KNOWN, open_known
 from manyview.data.loader import Batch, Loader
@@ -14,6 +15,7 @@ from manyview.errors import UserError
 
 __all__ = [
     "Batch",
+    "Camera",
     "Folder",
     "Loader",
     "NoTestSplit",
@@ -37,7 +39,7 @@ _SMALL_SIDE = 96  # sets of images up to this size are packed as they are opened
 _SMALL_BYTES = 2 << 30  # unless they would take more than this
 
 
-def open_source(spec: str, *, split: str = "train", labelled: bool = True) -> Source:
+def open_source(spec: str, *, split: str = "train", labelled: bool = True, camera: Camera = KINECT_MM) -> Source:
     """The images that `spec` names.
 
     scenes, scenes:N                                   the procedural set, with N images for training
@@ -45,6 +47,9 @@ def open_source(spec: str, *, split: str = "train", labelled: bool = True) -> So
     imagenet:ROOT imagenet100:ROOT                     ROOT/train and ROOT/val
     a directory, a .tar of images, a .safetensors      (the last made by `pack`); ./scenes is a directory
     a directory of .tar files, a/train-*.tar, a/train-{000..099}.tar           the shards of one set
+
+    A directory with image/ and depth/, segmentation/ or normals/, or files KEY.jpg with KEY.depth.png and so on, has
+    these fields too; `camera` measured the depth. Normals are computed from depth where there are none.
 
     `split` is "train", "test", or "pretrain": all images that may be learnt from, labelled or not (STL-10 has more of
     them than "train"; elsewhere it is the same). Small images of one size are packed once into $MANYVIEW_CACHE
@@ -60,7 +65,7 @@ def open_source(spec: str, *, split: str = "train", labelled: bool = True) -> So
             raise UserError(f"'{spec}' does not say where the set lies: use {name}:DIRECTORY")
         source = open_known(name, rest, split=split, labelled=labelled)
     else:
-        source = _open_path(spec, split, labelled)
+        source = _open_path(spec, split, labelled, camera)
     return _packed_if_small(source, labelled) if isinstance(source, ImageFiles) else source
 
 
@@ -76,7 +81,7 @@ def _scenes(spec: str, samples: str | None, split: str, labelled: bool) -> Sourc
     return pack_once(source, cache_path(source, source.fingerprint), labelled=labelled)
 
 
-def _open_path(spec: str, split: str, labelled: bool) -> Source:
+def _open_path(spec: str, split: str, labelled: bool, camera: Camera) -> Source:
     path = Path(spec).expanduser()
     exists = bool(spec) and path.exists()  # an empty word, as an unset variable leaves, is not the directory we are in
     if not exists and not is_pattern(spec):
@@ -88,14 +93,16 @@ def _open_path(spec: str, split: str, labelled: bool) -> Source:
     if split == "test":
         raise NoTestSplit(f"'{spec}' has no test split: name other images with --test-data")
     if not exists:
-        return Shards(spec, tars_matching(spec), labelled=labelled)
+        return Shards(spec, tars_matching(spec), labelled=labelled, camera=camera)
     if path.is_dir():
         tars = tars_in(path)
-        return Shards(f"{spec.rstrip('/')}/", tars, labelled=labelled) if tars else Folder(path, labelled=labelled)
+        if tars:
+            return Shards(f"{spec.rstrip('/')}/", tars, labelled=labelled, camera=camera)
+        return Folder(path, labelled=labelled, camera=camera)
     if path.suffix.lower() == ".safetensors":
         return Packed(path, labelled=labelled)
     if is_tar(path):
-        return Tar(path, labelled=labelled)
+        return Tar(path, labelled=labelled, camera=camera)
     raise UserError(f"'{spec}' is a file of another kind: give a directory, a .tar of images or a packed .safetensors")
 
 

@@ -4,7 +4,7 @@ import os
 import stat
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,11 +16,12 @@ from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
 from manyview.counter import permutation
+from manyview.data.fieldfiles import KINECT_MM, OTHERS, Camera, decode_field, key_and_field, normals_of
 from manyview.data.source import UNREADABLE_SHARE, Names, Source, Unreadable, digest, note, track
 from manyview.errors import UserError
-from manyview.fields import IMAGE
+from manyview.fields import FIELDS, IMAGE
 
-__all__ = ["ENDINGS", "Folder", "ImageFiles", "Probe", "decode", "first_image", "is_image", "label"]
+__all__ = ["ABSENT", "ENDINGS", "Folder", "ImageFiles", "Probe", "decode", "first_image", "is_image", "label"]
 
 ENDINGS = (
     *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".gif"),
@@ -38,6 +39,7 @@ _UPRIGHT = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
+ABSENT = -2  # the length of a file that is not there, while -1 is that of a link that leads nowhere
 _TO_RGB = 3  # torchvision's ImageReadMode.RGB
 _PROBE_ALL = 20_000  # sets up to this size have every header looked at, larger ones those of a sample
 _PROBE_SOME = 2_000
@@ -152,8 +154,10 @@ class ImageFiles(Source):
         lengths: "np.ndarray[Any, np.dtype[np.int64]]",
         *,
         labels: Sequence[int] | None,
+        others: Mapping[str, "np.ndarray[Any, np.dtype[np.int64]]"],
+        camera: Camera,
     ) -> None:
-        """`lengths` (n,) are those of the files in bytes."""
+        """`lengths` (n,) are those of the files in bytes, `others` those of the files of other fields, or `ABSENT`."""
         if not len(ids):
             raise UserError(f"'{name}' holds no images: files ending in {' '.join(ENDINGS)} are read, at any depth")
         import torchvision  # noqa: F401  before workers are forked, each of which would import it
@@ -162,6 +166,14 @@ class ImageFiles(Source):
         self.ids = ids
         self.labels = None if labels is None else torch.tensor(labels)
         self.fingerprint = digest(ids.blob, lengths.tobytes())
+        self.camera = camera
+        there = {name: torch.from_numpy(others[name] != ABSENT) for name in OTHERS if name in others}
+        self.files = (IMAGE, *(name for name, mask in there.items() if mask.any()))
+        self.fields = self.files
+        if "depth" in self.files and "normals" not in self.files:  # they are computed
+            self.fields, there["normals"] = (*self.files, "normals"), there["depth"]
+        self.present = {name: there[name] for name in self.fields[1:] if not there[name].all()} or None
+        self._other_lengths = {name: others[name].tobytes() for name in self.files[1:]}
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -170,15 +182,48 @@ class ImageFiles(Source):
         return self.ids[index]
 
     @abstractmethod
-    def open(self, index: int) -> IO[bytes]:
+    def open(self, index: int, field: str = IMAGE) -> IO[bytes]:
         """The bytes of one file."""
 
     def read(self, index: int) -> dict[str, Tensor]:
+        names = [name for name in self.selected if self._has(name, index)]
+        files = dict.fromkeys(name if name in self.files else "depth" for name in names)
+        found = {name: self._decoded(index, name) for name in files}
+        if "normals" in names and "normals" not in found:
+            found["normals"] = normals_of(found["depth"], self.camera)
+        if len(names) == len(self.selected) == 1:
+            return {names[0]: found[names[0]]}
+        height, width = found[IMAGE].shape[-2:] if IMAGE in found else self._size(index)
+        for name in files:
+            if found[name].shape[-2:] != (height, width):
+                high, wide = found[name].shape[-2:]
+                raise UserError(
+                    f"the {name} of {self.id(index)} in '{self.name}' is {high} × {wide} pixels, its image {height} × "
+                    f"{width}: resize it to the size of its image"
+                )
+        return {
+            name: found[name]
+            if name in found
+            else torch.zeros(FIELDS[name].channels, height, width, dtype=FIELDS[name].dtype)
+            for name in self.selected
+        }
+
+    def _has(self, name: str, index: int) -> bool:
+        return self.present is None or name not in self.present or bool(self.present[name][index])
+
+    def _decoded(self, index: int, name: str) -> Tensor:
         try:
-            with self.open(index) as file:
-                return {IMAGE: decode(file)}
+            with self.open(index, name) as file:
+                if name == IMAGE:
+                    return decode(file)
+                return decode_field(file, name, self.camera, f"the {name} of {self.id(index)} in '{self.name}'")
         except OSError as error:
             raise Unreadable(_reason(error)) from error
+
+    def _fingerprint_of(self, names: Sequence[str]) -> str:
+        lengths = [self._other_lengths.get(name, b"") for name in names]
+        camera = repr(self.camera) if {"depth", "normals"} & set(names) else ""
+        return digest(super()._fingerprint_of(names).encode(), camera.encode(), *lengths)
 
     @cached_property
     def probe(self) -> Probe:
@@ -221,8 +266,16 @@ class ImageFiles(Source):
         return self.probe.unreadable
 
 
+_File = tuple[bytes, int, int]  # path, length, time of change
+_NO_FILE: _File = (b"", ABSENT, 0)
+
+
 class Folder(ImageFiles):
-    """Every image below a directory, labelled by the first level of directories."""
+    """Every image below a directory, labelled by the first level of directories.
+
+    Other fields lie in parallel trees, image/a/1.jpg with depth/a/1.png and segmentation/a/1.png, or beside the image,
+    as a/1.depth.png.
+    """
 
     def __init__(
         self,
@@ -231,6 +284,7 @@ class Folder(ImageFiles):
         name: str | None = None,
         labelled: bool = True,
         classes: Sequence[str] | None = None,
+        camera: Camera = KINECT_MM,
     ) -> None:
         """`classes` limits the tree to these directories, all of which must be there."""
         self.root = Path(root)
@@ -243,14 +297,27 @@ class Folder(ImageFiles):
             raise UserError(
                 f"'{name}' lacks {len(missing)} of {len(tops or ())} classes in {self.root}: add {' '.join(missing)}"
             )
-        found = _find(self.root, tops)
-        labels, self.classes = label([path for path, _, _ in found], tops, name) if labelled else (None, ())
+        if tops is None and any((self.root / field).is_dir() for field in OTHERS) and (self.root / IMAGE).is_dir():
+            self.root, found, rows = self.root / IMAGE, *_parallel(self.root)
+        else:
+            found, rows = _beside(_find(self.root, tops))
+        paths = [path for path, _, _ in found]
+        labels, self.classes = label(paths, tops, name) if labelled else (None, ())
         lengths = np.array([length for _, length, _ in found])
-        super().__init__(name, Names.of(path for path, _, _ in found), lengths, labels=labels)
-        self._modified = np.array([modified for _, _, modified in found]).tobytes()
+        super().__init__(
+            name,
+            Names.of(paths),
+            lengths,
+            labels=labels,
+            others={field: np.array([length for _, length, _ in each]) for field, each in rows.items()},
+            camera=camera,
+        )
+        self._paths = {field: Names.of(path for path, _, _ in each) for field, each in rows.items()}
+        self._modified = np.array([modified for each in (found, *rows.values()) for _, _, modified in each]).tobytes()
 
-    def open(self, index: int) -> IO[bytes]:
-        return open(self.root / os.fsdecode(self.ids.raw(index)), "rb")
+    def open(self, index: int, field: str = IMAGE) -> IO[bytes]:
+        path = self.ids.raw(index) if field == IMAGE else self._paths[field].raw(index)
+        return open(self.root / os.fsdecode(path), "rb")
 
     @property
     def cache_key(self) -> str:
@@ -272,9 +339,36 @@ def label(paths: Sequence[bytes], classes: Sequence[str] | None, name: str) -> t
     return [number[top] for top in tops if top is not None], tuple(n.decode("utf-8", "backslashreplace") for n in names)
 
 
-def _find(root: Path, tops: Sequence[str] | None) -> list[tuple[bytes, int, int]]:
+def _find(root: Path, tops: Sequence[str] | None) -> list[_File]:
     """(path below root, length, time of change) of every image, sorted by path."""
     return sorted(track(_images(root, tops), f"listing {root}"))
+
+
+def _parallel(root: Path) -> tuple[list[_File], dict[str, list[_File]]]:
+    """The images below image/, and for each field the file with the same name below its own tree, or `_NO_FILE`. Paths
+    are relative to image/."""
+    images = _find(root / IMAGE, None)
+    rows = {}
+    for field in OTHERS:
+        if (root / field).is_dir():
+            its = {os.path.splitext(file[0])[0]: file for file in _find(root / field, None)}
+            each = [its.get(os.path.splitext(path)[0], _NO_FILE) for path, _, _ in images]
+            rows[field] = [(f"../{field}/".encode() + path, length, when) for path, length, when in each]
+    return images, rows
+
+
+def _beside(files: list[_File]) -> tuple[list[_File], dict[str, list[_File]]]:
+    """The images among the files, and for each field the file that stands beside an image, or `_NO_FILE`."""
+    found: dict[str, dict[str, _File]] = {field: {} for field in OTHERS}
+    images, keys = [], []
+    for file in files:
+        key, field = key_and_field(os.fsdecode(file[0]))
+        if field == IMAGE:
+            images.append(file)
+            keys.append(key)
+        else:
+            found[field][key] = file
+    return images, {field: [its.get(key, _NO_FILE) for key in keys] for field, its in found.items() if its}
 
 
 def first_image(root: Path) -> str | None:
@@ -282,7 +376,7 @@ def first_image(root: Path) -> str | None:
     return next((os.fsdecode(path) for path, _, _ in _images(root, None)), None)
 
 
-def _images(root: Path, tops: Sequence[str] | None) -> Iterator[tuple[bytes, int, int]]:
+def _images(root: Path, tops: Sequence[str] | None) -> Iterator[_File]:
     starts = [(os.fspath(root), "")] if tops is None else [(os.fspath(root / top), f"{top}/") for top in tops]
     try:
         for directory, prefix in starts:
@@ -291,7 +385,7 @@ def _images(root: Path, tops: Sequence[str] | None) -> Iterator[tuple[bytes, int
         raise UserError(f"'{error.filename}' cannot be listed ({error.strerror}): check its permissions") from error
 
 
-def _visit(directory: str, prefix: str, above: frozenset[tuple[int, int]]) -> Iterator[tuple[bytes, int, int]]:
+def _visit(directory: str, prefix: str, above: frozenset[tuple[int, int]]) -> Iterator[_File]:
     here = os.stat(directory)
     if (here.st_dev, here.st_ino) in above:  # a link that leads back up
         return

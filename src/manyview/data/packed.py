@@ -79,7 +79,7 @@ class Packed(Arrays):
         if self.origin is None or set(names) <= set(self.arrays):
             return super().select(names)
         chosen = self.origin.select(names)
-        return pack_once(chosen, cache_path(chosen, chosen.fingerprint), labelled=self._labelled)
+        return pack_once(chosen, cache_path(chosen, chosen.cache_key), labelled=self._labelled)
 
     def __reduce__(self) -> tuple[Any, ...]:  # a mapped tensor would be copied
         return _reopen, (self.path, self._labelled, self.selected)

@@ -98,6 +98,11 @@ class Source(ABC):
     def _fingerprint_of(self, names: Sequence[str]) -> str:
         return digest(self.fingerprint.encode(), *(name.encode() for name in names))
 
+    @property
+    def cache_key(self) -> str:
+        """Changes whenever the pixels may have."""
+        return self.fingerprint
+
     def group_name(self, group: Tensor) -> str:
         """Of a number in `groups`."""
         return self.group_names[int(group)] if self.group_names else str(int(group))

@@ -10,10 +10,12 @@ from typing import IO
 
 import numpy as np
 
+from manyview.data.fieldfiles import KINECT_MM, OTHERS, Camera
 from manyview.data.folder import ImageFiles, label
 from manyview.data.source import Names, Unreadable, digest, note
 from manyview.data.tarindex import NO_LABEL, WRONG_LABEL, Index, Shard, indexes
 from manyview.errors import UserError
+from manyview.fields import IMAGE
 
 __all__ = ["Shards", "Tar"]
 
@@ -27,10 +29,13 @@ class Shards(ImageFiles):
     that a tar lists what its extraction would. Members follow WebDataset's conventions: those whose names agree up to
     the first dot of the base name belong together, and KEY.cls holds the label as a whole number. Every image is a
     sample of its own, also when several share a key (and then a label). Where no image has a .cls, the first level of
-    directories below what all images share gives the labels.
+    directories below what all images share gives the labels. KEY.depth.png, KEY.segmentation.png and KEY.normals.png
+    are other fields of the images with that key.
     """
 
-    def __init__(self, name: str, tars: Mapping[str, Path], *, labelled: bool = True) -> None:
+    def __init__(
+        self, name: str, tars: Mapping[str, Path], *, labelled: bool = True, camera: Camera = KINECT_MM
+    ) -> None:
         """`tars` are their names, with which the ids of their images begin, and where they lie."""
         names = sorted(tars)
         self._shards = [Shard.of(tars[tar]) for tar in names]
@@ -40,12 +45,15 @@ class Shards(ImageFiles):
         self._places = np.concatenate([index.places for index in found])  # (n, 2): offset and length
         ids = Names(b"".join(_below(tar, index.names) for tar, index in zip(names, found, strict=True)))
         labels, self.classes = _label(found, ids, name) if labelled else (None, ())
-        super().__init__(name, ids, self._places[:, 1], labels=labels)
+        self._others = np.concatenate([index.others for index in found])  # (n, fields, 2)
+        lengths = {field: np.ascontiguousarray(self._others[:, i, 1]) for i, field in enumerate(OTHERS)}
+        super().__init__(name, ids, self._places[:, 1], labels=labels, others=lengths, camera=camera)
 
-    def open(self, index: int) -> IO[bytes]:
+    def open(self, index: int, field: str = IMAGE) -> IO[bytes]:
         index = range(len(self))[index]
         shard = self._shards[int(np.searchsorted(self._ends, index, side="right"))]
-        offset, length = self._places[index].tolist()
+        place = self._places[index] if field == IMAGE else self._others[index, OTHERS.index(field)]
+        offset, length = place.tolist()
         return BytesIO(_opened(shard).read(offset, length))
 
     @property
@@ -57,8 +65,8 @@ class Shards(ImageFiles):
 class Tar(Shards):
     """The images in one uncompressed tar; their ids are their names in it."""
 
-    def __init__(self, path: str | Path, *, labelled: bool = True) -> None:
-        super().__init__(str(path), {"": Path(path)}, labelled=labelled)
+    def __init__(self, path: str | Path, *, labelled: bool = True, camera: Camera = KINECT_MM) -> None:
+        super().__init__(str(path), {"": Path(path)}, labelled=labelled, camera=camera)
 
 
 class _OpenTar:

@@ -15,10 +15,12 @@ import safetensors.numpy
 from safetensors import SafetensorError, safe_open
 
 from manyview.atomic import replacing
-from manyview.data.folder import is_image
+from manyview.data.fieldfiles import OTHERS, key_and_field
+from manyview.data.folder import ABSENT, is_image
 from manyview.data.loader import processors, read_ahead
 from manyview.data.source import cache_directory, digest, note, track
 from manyview.errors import UserError
+from manyview.fields import IMAGE
 
 __all__ = ["NO_LABEL", "WRONG_LABEL", "Index", "Shard", "find_images", "indexes"]
 
@@ -31,7 +33,7 @@ _LABEL_DIGITS = 18  # what fits into 64 bits, whatever the digits
 _AFTER_THE_END = 1 << 20  # bytes looked at for a second tar; writers pad with zeros, mostly to 10 KiB
 _PARALLEL_BYTES = 64 << 20  # of tars, from which starting worker processes pays
 _METADATA = "manyview-tar-index"
-_FORMAT = 1
+_FORMAT = 2
 
 
 class Shard(NamedTuple):
@@ -57,6 +59,7 @@ class Index:
     names: bytes  # each ended by a zero byte
     places: "np.ndarray[Any, np.dtype[np.int64]]"  # (n, 2): offset and length
     labels: "np.ndarray[Any, np.dtype[np.int64]]"  # (n,): what the sample's .cls says, or NO_LABEL, or WRONG_LABEL
+    others: "np.ndarray[Any, np.dtype[np.int64]]"  # (n, fields, 2): places of the files of `OTHERS`, or ABSENT
 
     def __len__(self) -> int:
         return len(self.places)
@@ -65,7 +68,10 @@ class Index:
         """Whether it could be an index of this tar, as one read from the disk may hold anything."""
         count = len(self)
         return (
-            self.places.dtype == self.labels.dtype == np.int64
+            self.places.dtype == self.labels.dtype == self.others.dtype == np.int64
+            and self.others.shape == (count, len(OTHERS), 2)
+            and bool((self.others >= ABSENT).all() and (self.others <= shard.size).all())
+            and bool((self.others.sum(2) <= shard.size).all())
             and self.places.shape == (count, 2)
             and self.labels.shape == (count,)
             and self.names.count(b"\0") == count
@@ -127,6 +133,7 @@ def _walk(tar: tarfile.TarFile, path: Path, show: bool) -> Index:
     """Of members with one name the last counts, as in extraction."""
     places: dict[str, tuple[int, int]] = {}
     labels: dict[str, int] = {}  # by key
+    others: dict[tuple[str, str], tuple[int, int]] = {}  # by key and field
     for member in track(iter(tar.next, None), f"indexing {path}", show=show):
         tar.members.clear()  # type: ignore[attr-defined]  # tarfile would keep every one, a kilobyte each
         if member.size < 0:  # a forged header, on which tarfile would go round in circles
@@ -140,12 +147,20 @@ def _walk(tar: tarfile.TarFile, path: Path, show: bool) -> Index:
         if ending.lower() == "cls":
             labels[key] = _read_label(tar, member)
         elif is_image(name):
-            places[name] = member.offset_data, member.size
+            key, field = key_and_field(name)
+            if field == IMAGE:
+                places[name] = member.offset_data, member.size
+            else:
+                others[key, field] = member.offset_data, member.size
     images = sorted((name.encode("utf-8", "surrogateescape"), name) for name in places)
     return Index(
         b"".join(name + b"\0" for name, _ in images),
         np.array([places[name] for _, name in images], dtype=np.int64).reshape(-1, 2),
         np.array([labels.get(_split(name)[0], NO_LABEL) for _, name in images], dtype=np.int64),
+        np.array(
+            [[others.get((_split(name)[0], field), (ABSENT, ABSENT)) for field in OTHERS] for _, name in images],
+            dtype=np.int64,
+        ).reshape(-1, len(OTHERS), 2),
     )
 
 
@@ -180,7 +195,7 @@ def _kept_at(shard: Shard) -> Path:
 
 
 def _mark(shard: Shard, index: Index) -> str:
-    content = digest(index.names, index.places.tobytes(), index.labels.tobytes())
+    content = digest(index.names, *(each.tobytes() for each in (index.places, index.labels, index.others)))
     return json.dumps([_FORMAT, shard.size, shard.modified, content])
 
 
@@ -189,6 +204,7 @@ def _keep(shard: Shard, index: Index) -> None:
         "names": np.frombuffer(index.names, dtype=np.uint8),
         "places": index.places,
         "labels": index.labels,
+        "others": index.others,
     }
     with replacing(_kept_at(shard)) as file:
         file.write(safetensors.numpy.save(tensors, {_METADATA: _mark(shard, index)}))
@@ -199,7 +215,8 @@ def _load(shard: Shard) -> Index | None:
     try:
         with safe_open(_kept_at(shard), framework="np") as file:
             mark = (file.metadata() or {}).get(_METADATA)
-            index = Index(file.get_tensor("names").tobytes(), file.get_tensor("places"), file.get_tensor("labels"))
+            names, places, labels, others = map(file.get_tensor, ("names", "places", "labels", "others"))
+            index = Index(names.tobytes(), places, labels, others)
     except (SafetensorError, OSError, TypeError, ValueError):
         return None
     return index if index.fits(shard) and mark == _mark(shard, index) else None

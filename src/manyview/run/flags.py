@@ -12,7 +12,7 @@ import tyro
 
 from manyview import bounds, distributed
 from manyview.config import AnyConfig, Config, DataConfig, RunConfig
-from manyview.data import Source, fewer, imbalanced, open_source
+from manyview.data import Camera, Source, fewer, imbalanced, open_source
 from manyview.data.missing import Incomplete
 from manyview.data.scenes import Scenes
 from manyview.errors import UserError
@@ -29,7 +29,9 @@ def open_training(method: type[Method], config: AnyConfig) -> Source:
     """The training data of a run."""
     data, fields = config.data, method.encoder_config(config.method, config.encoder).fields
     with distributed.first_on_each_machine():  # it may pack the images into a file that the others only map
-        source = open_source(data.data, split="pretrain", labelled=not data.unlabelled).select(fields)
+        source = open_source(
+            data.data, split="pretrain", labelled=not data.unlabelled, camera=Camera(data.depth_scale, data.intrinsics)
+        ).select(fields)
     if data.subset is not None:
         source = fewer(source, data.subset, seed=config.run.seed)
     if data.imbalance != "none":

@@ -49,7 +49,7 @@ def picture(
         ]
         for row, sample in enumerate(samples)
     ]
-    headings = [*(f"original {name}" for name in samples[0]), *columns]
+    headings = [*samples[0], *columns]
     return np.asarray(_sheet(rows, headings, names or [f"sample {number}" for number in numbers], side))
 
 

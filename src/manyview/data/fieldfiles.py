@@ -1,0 +1,81 @@
+"""Depth, segmentation and normals in files: which file belongs to which image, and what it holds."""
+
+from dataclasses import dataclass
+from typing import IO
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from manyview.data.normals import KINECT, Intrinsics, normals_from_depth
+from manyview.data.source import Unreadable
+from manyview.errors import UserError
+from manyview.fields import FIELDS, IMAGE
+
+__all__ = ["KINECT_MM", "OTHERS", "Camera", "decode_field", "key_and_field", "normals_of"]
+
+OTHERS = tuple(name for name in FIELDS if name != IMAGE)
+_LARGEST = 65_535
+_GREY = ("1", "L", "I", "I;16", "I;16B", "I;16L")
+
+
+@dataclass(frozen=True)
+class Camera:
+    """What measured the depth: metres per unit of a file, and the intrinsics `fx,fy,cx,cy` in pixels of the images;
+    Kinect's, scaled to the images, unless given."""
+
+    depth_scale: float = 0.001
+    intrinsics: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.intrinsics is not None:
+            Intrinsics.parse(self.intrinsics, 1, 1)  # complains
+
+
+KINECT_MM = Camera()
+
+
+def key_and_field(path: str) -> tuple[str, str]:
+    """a/0001.depth.png is the depth of a/0001; any other file belongs to an image.
+
+    The key ends at the first dot of the base name, as WebDataset has it.
+    """
+    directory, slash, base = path.rpartition("/")
+    start, *endings = base.split(".")
+    field = endings[0].lower() if len(endings) == 2 else ""
+    return directory + slash + start, field if field in OTHERS else IMAGE
+
+
+def decode_field(file: IO[bytes], field: str, camera: Camera, where: str) -> Tensor:
+    """(c, H, W) as `manyview.fields` stores it; `where` names the file to the user. Raises `Unreadable`."""
+    try:
+        image = Image.open(file, formats=("PNG", "TIFF", "PPM", "BMP", "JPEG", "WEBP"))
+        image.load()
+    except Exception as error:  # Pillow fails in a dozen ways on broken files, and all of them mean the same
+        raise Unreadable(f"its {field} cannot be read ({' '.join(str(error).split())})") from error
+    if field == "normals":
+        if image.mode in _GREY:
+            raise UserError(f"{where} has no colours: normals are stored as RGB, x, y and z from 0 (-1) to 255 (1)")
+        return torch.from_numpy(np.array(image.convert("RGB"))).permute(2, 0, 1)
+    if image.mode not in (*_GREY, "P") or (image.mode == "P" and field == "depth"):
+        raise UserError(
+            f"{where} is a colour image ({image.mode}): {field} has one channel of 8 or 16 bits, so convert it"
+        )
+    numbers = np.array(image).astype(np.int64)
+    if field == "depth":
+        if camera.depth_scale != 1 / FIELDS["depth"].steps:
+            numbers = np.rint(numbers * (camera.depth_scale * FIELDS["depth"].steps)).astype(np.int64)
+        numbers[(numbers < 0) | (numbers > _LARGEST)] = 0  # beyond 65 m nothing is known
+    elif numbers.min() < 0 or numbers.max() > _LARGEST:
+        raise UserError(f"{where} has class {numbers.max()}: at most {_LARGEST:,} are possible, so number them anew")
+    return torch.from_numpy(numbers.astype(np.uint16))[None]
+
+
+def normals_of(depth: Tensor, camera: Camera) -> Tensor:
+    """Normals (3, H, W) uint8 of a depth (1, H, W) uint16; unknown where the depth is."""
+    height, width = depth.shape[-2:]
+    intrinsics = Intrinsics.parse(camera.intrinsics, width, height) if camera.intrinsics else KINECT
+    normals = normals_from_depth(depth[0].float() / FIELDS["depth"].steps, intrinsics)
+    stored = (normals * FIELDS["normals"].steps + FIELDS["normals"].steps).round().clamp(0, 255).byte()
+    return torch.where((normals == 0).all(0), 0, stored)
