@@ -202,6 +202,30 @@ def test_resume_refuses_other_data(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "--data scenes:80 is not what" in capsys.readouterr().err
 
 
+def test_a_checkpoint_that_does_not_fit_is_one_line_that_names_who_wrote_it(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished, run, symlinks=True)
+    facts = json.loads((run / "config.json").read_text())
+    (run / "config.json").write_text(json.dumps(facts | {"version": "0.0.9"}))
+    path = run / "checkpoints/step-00000010.pt"
+    state = torch.load(path, weights_only=True)
+    changes: list[dict[str, Any]] = [
+        {"method": {"keys": state["method"]["queue.keys"]}},
+        {"method": {**state["method"], "queue.keys": torch.zeros(3, 3)}},
+        {"optimizer": {}},
+        {"step": "x"},
+    ]
+    for wrong in changes:
+        torch.save({**state, **wrong}, path)
+        assert main(["resume", str(run)]) == 2
+        message = capsys.readouterr().err
+        assert "step-00000010.pt does not fit jcl (manyview 0.0.9 wrote it" in message
+        assert "resume it with manyview 0.0.9" in message
+        assert message.count("\n") == 1
+
+
 def test_a_run_that_is_older_than_a_flag_goes_on_with_its_default(
     finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

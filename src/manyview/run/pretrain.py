@@ -87,18 +87,25 @@ def resume(run: Path, kind: type[Method], config: AnyConfig, source: Source, con
         read_settings(kind, json.loads(state["config"]), path), config, path
     )  # first: the configuration also chooses samples
     facts = read_config(run)
+    maker, here = facts.get("version"), manyview.__version__
     if source.fingerprint != facts["data"]["fingerprint"]:
         raise UserError(
             f"--data {config.data.data} is not what {run} was trained on ({len(source)} samples, fingerprint "
             f"{source.fingerprint}, against {facts['data']['samples']}, {facts['data']['fingerprint']}): "
-            "name the original data"
+            + ("name the original data" if maker == here else f"resume it with manyview {maker}, which made it")
         )
     parts = build(kind, config, source)
     refuse_other_contrast(facts, parts.contrast)
-    parts.method.load_state_dict(state["method"])
-    parts.optimizer.load_state_dict(state["optimizer"])
-    parts.scaler.load_state_dict(state["scaler"])
-    start = int(state["step"])
+    try:
+        parts.method.load_state_dict(state["method"])
+        parts.optimizer.load_state_dict(state["optimizer"])
+        parts.scaler.load_state_dict(state["scaler"])
+        start = int(state["step"])
+    except (KeyError, RuntimeError, TypeError, ValueError) as error:
+        way_out = "remove it and resume from an older one" if maker == here else f"resume it with manyview {maker}"
+        raise UserError(
+            f"checkpoint {path} does not fit {kind.name} (manyview {maker} wrote it, this is {here}): {way_out}"
+        ) from error
     console.print(f"resuming {run} at step {start} of {parts.steps}", soft_wrap=True)
     return finish(run, config, source, parts, start=start, console=console)
 
