@@ -44,3 +44,24 @@ def test_mistakes_cost_one_line_each(capsys: pytest.CaptureFixture[str], tmp_pat
         capsys, "pretrain", "jcl", "--config", str(tmp_path / "none.toml"), "--data", "scenes:64", *out
     )
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["pretrain", "jcl", "--lr", "-1"], "--lr -1 must be greater than 0"),
+        (["pretrain", "jcl", "--keys", "0"], "--keys 0 must be greater than 0"),
+        (["pretrain", "jcl", "--clip-grad", "-1"], "--clip-grad -1 must be greater than 0"),
+        (["pretrain", "jcl", "--bn-splits", "0"], "--bn-splits 0 must be at least 1"),
+        (["views", "--image-size", "0"], "--image-size 0 must be greater than 0"),
+        (["evaluate", "knn", "none", "--temperature", "0"], "--temperature 0 must be greater than 0"),
+        (["evaluate", "knn", "none", "--images-per-pass", "0"], "--images-per-pass 0 must be greater than 0"),
+        (["embed", "none", "--workers", "-1"], "--workers -1 must not be negative"),
+        (["pack", "--image-size", "0"], "--image-size 0 must be greater than 0"),
+    ],
+)
+def test_bounds_are_checked_before_anything_is_opened(
+    words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = [] if words[0] == "evaluate" else ["--out", str(tmp_path / "out")]
+    assert message in mistake(capsys, *words, "--data", str(tmp_path / "nowhere"), *place)

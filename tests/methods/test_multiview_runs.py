@@ -156,4 +156,6 @@ def test_randaugment_is_not_for_views_that_must_stay_in_place(
 ) -> None:
     flags = ["--views", "lab,depth", "--augment", "cmc+ra", "--draw", "20", "--out", str(tmp_path / "run")]
     assert main(["pretrain", "cmc", *FEW, *flags]) == 2
-    assert "--augment cmc+ra would turn and shear the colours alone, away from depth" in capsys.readouterr().err
+    assert (
+        "--augment cmc+ra would rotate and shear the image, but not depth: use --augment cmc" in capsys.readouterr().err
+    )

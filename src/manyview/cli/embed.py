@@ -42,7 +42,7 @@ def run(words: list[str]) -> None:
     from manyview.encoders import load
     from manyview.evaluate.embed import embed
     from manyview.evaluate.features import left_out_before
-    from manyview.run.build import pick_device
+    from manyview.run.device import pick_device
 
     encoder = load(args.run)
     if args.view is not None:

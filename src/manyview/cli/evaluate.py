@@ -81,7 +81,7 @@ def run(words: list[str]) -> None:
     )
     bounds.check(args)
     from manyview.evaluate.run import evaluate, table
-    from manyview.run.build import pick_device
+    from manyview.run.device import pick_device
 
     records = evaluate(
         args.run,

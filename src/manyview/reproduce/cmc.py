@@ -23,7 +23,7 @@ from manyview.reproduce.recipe import Found, Recipe
 from manyview.reproduce.setting import Setting, length
 from manyview.reproduce.sweep import Sweep
 from manyview.reproduce.verdict import Table, claims, spread
-from manyview.run.build import some_samples
+from manyview.run.normalisation import some_samples
 from manyview.run.saved import saved_config
 from manyview.views.colourspaces import SPLITS, split
 from manyview.views.named import named_views

@@ -24,7 +24,8 @@ from manyview.methods import find
 from manyview.reproduce.resolved import Resolved, described, differing, of_config, of_fields, resolve
 from manyview.reproduce.setting import Setting
 from manyview.run import checkpoint
-from manyview.run.build import build_augment, pick_device
+from manyview.run.build import build_augment
+from manyview.run.device import pick_device
 from manyview.run.files import CHECKPOINTS, CONFIG, ENCODER, PAGE
 from manyview.run.flags import open_training, parse_run
 from manyview.run.pretrain import pretrain, report, resume

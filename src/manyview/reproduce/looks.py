@@ -17,7 +17,8 @@ from manyview.evaluate.run import evaluate
 from manyview.evaluate.split import open_test
 from manyview.reproduce.job import Row
 from manyview.reproduce.setting import Setting
-from manyview.run.build import build_augment, pick_device
+from manyview.run.build import build_augment
+from manyview.run.device import pick_device
 from manyview.run.files import read_config
 from manyview.run.saved import saved_config
 from manyview.run.snapshots import encoders_of, steps_of

@@ -21,7 +21,7 @@ from manyview.reproduce.recipe import Found, Recipe
 from manyview.reproduce.runner import FAILURE, Outcome
 from manyview.reproduce.store import to_csv
 from manyview.reproduce.verdict import Table
-from manyview.run.build import pick_device
+from manyview.run.device import pick_device
 from manyview.run.files import CONFIG, ENCODER, PAGE
 
 __all__ = ["png", "titled", "write_files"]

@@ -21,7 +21,7 @@ from manyview.fields import IMAGE
 from manyview.reproduce.job import Row
 from manyview.reproduce.looks import tested_images
 from manyview.reproduce.setting import Setting
-from manyview.run.build import pick_device
+from manyview.run.device import pick_device
 from manyview.run.saved import saved_config
 from manyview.views import Augment, recipe
 

@@ -1,4 +1,4 @@
-"""A run from its first step to its directory: drives the loop and keeps what must not be lost."""
+"""A whole run: training, logs, checkpoints, snapshots, the encoder and the report."""
 
 import difflib
 import json
@@ -28,7 +28,7 @@ from manyview.evaluate.online import knn_accuracy
 from manyview.methods.base import Method
 from manyview.report import beside, collect, write_report
 from manyview.run import checkpoint, snapshots
-from manyview.run.build import Parts, build
+from manyview.run.build import Training, build
 from manyview.run.files import CHECKPOINTS, CONFIG, ENCODER, UNREADABLE, read_config
 from manyview.run.log import Log
 from manyview.run.saved import read_settings
@@ -37,22 +37,22 @@ from manyview.views import Augment
 
 __all__ = ["pretrain", "report", "resume"]
 
-# A resumed run may differ in these: they decide where and how fast it runs, not what it computes.
+# These may change when a run is resumed: they decide where and how fast it runs, not what it computes.
 FREE = {"out", "config", "preset", "device", "compile", "checkpoint_every", "keep", "log_every", "data", "workers"}
-LR_RULES = {"none": "", "linear": " per 256 samples", "sqrt": " by the root of the batch over 256"}
+LR_RULES = {"none": "", "linear": " × batch/256", "sqrt": " × √(batch/256)"}
 
 
 def pretrain(kind: type[Method], config: AnyConfig, source: Source, console: Console) -> Path:
-    """Starts a run in a new directory and carries it to its end; one that `torchrun` restarts goes on."""
+    """Trains in a new directory to the end. A run that `torchrun` restarts continues."""
     run = config.run.out
     writes = distributed.rank() == 0
-    # Rank 0 looks for all: by the time another one did, the directory might have been filled by this very start.
+    # Only rank 0 looks: when another rank would, rank 0 might already have written to the directory.
     ours = distributed.anyone(writes and begun_by_this_launch(run))
     if ours and distributed.anyone(writes and bool(checkpoint.kept(run / CHECKPOINTS))):
         return resume(run, kind, config, source, console)
     if not ours and distributed.anyone(writes and run.exists() and (not run.is_dir() or any(run.iterdir()))):
-        raise UserError(f"--out {run} is not empty: go on with `manyview resume {run}`, or name a new directory")
-    parts = build(kind, config, source)  # before anything is written: a wrong flag leaves nothing behind
+        raise UserError(f"--out {run} is not empty: continue with `manyview resume {run}`, or name a new directory")
+    training = build(kind, config, source)  # before anything is written: a wrong flag leaves nothing behind
     if writes:
         facts = {
             "method": kind.name,
@@ -61,31 +61,30 @@ def pretrain(kind: type[Method], config: AnyConfig, source: Source, console: Con
             "launch": distributed.launch(),
             "config": plain(config),
             "data": source.describe(),
-            "contrast": None if parts.contrast is None else parts.contrast.describe(),
-            "environment": environment(parts.device),
+            "contrast": None if training.contrast is None else training.contrast.describe(),
+            "environment": environment(training.device),
         }
         with replacing(run / CONFIG) as file:
             file.write(json.dumps(facts, indent=2).encode() + b"\n")
-        announce(kind, config, source, parts, console)
+        announce(kind, config, source, training, console)
         if config.run.snapshots:
-            snapshots.save(run, 0, parts.method.encoder)
-        save(run, config, parts, step=0)
-    return finish(run, config, source, parts, start=0, console=console)
+            snapshots.save(run, 0, training.method.encoder)
+        save(run, config, training, step=0)
+    return finish(run, config, source, training, start=0, console=console)
 
 
 def begun_by_this_launch(run: Path) -> bool:
-    """Whether this process belongs to the `torchrun` that made the directory: then nobody else's run is in it."""
+    """Whether the `torchrun` of this process made the directory: then it holds no other run."""
     here = distributed.launch()
     return here is not None and (run / CONFIG).exists() and read_config(run).get("launch") == here
 
 
 def resume(run: Path, kind: type[Method], config: AnyConfig, source: Source, console: Console) -> Path:
-    """Carries an interrupted run on, exactly where its last checkpoint left it."""
+    """Continues an interrupted run exactly from its last checkpoint."""
     path = checkpoint.latest(run / CHECKPOINTS)
     state = checkpoint.load(path)
-    refuse_other(
-        read_settings(kind, json.loads(state["config"]), path), config, path
-    )  # first: the configuration also chooses samples
+    # First, because the configuration also chooses samples.
+    refuse_other(read_settings(kind, json.loads(state["config"]), path), config, path)
     facts = read_config(run)
     maker, here = facts.get("version"), manyview.__version__
     if source.fingerprint != facts["data"]["fingerprint"]:
@@ -94,56 +93,56 @@ def resume(run: Path, kind: type[Method], config: AnyConfig, source: Source, con
             f"{source.fingerprint}, against {facts['data']['samples']}, {facts['data']['fingerprint']}): "
             + ("name the original data" if maker == here else f"resume it with manyview {maker}, which made it")
         )
-    parts = build(kind, config, source)
-    refuse_other_contrast(facts, parts.contrast)
+    training = build(kind, config, source)
+    refuse_other_contrast(facts, training.contrast)
     try:
-        parts.method.load_state_dict(state["method"])
-        parts.optimizer.load_state_dict(state["optimizer"])
-        parts.scaler.load_state_dict(state["scaler"])
+        training.method.load_state_dict(state["method"])
+        training.optimizer.load_state_dict(state["optimizer"])
+        training.scaler.load_state_dict(state["scaler"])
         start = int(state["step"])
     except (KeyError, RuntimeError, TypeError, ValueError) as error:
         way_out = "remove it and resume from an older one" if maker == here else f"resume it with manyview {maker}"
         raise UserError(
             f"checkpoint {path} does not fit {kind.name} (manyview {maker} wrote it, this is {here}): {way_out}"
         ) from error
-    console.print(f"resuming {run} at step {start} of {parts.steps}", soft_wrap=True)
-    return finish(run, config, source, parts, start=start, console=console)
+    console.print(f"resuming {run} at step {start} of {training.steps}", soft_wrap=True)
+    return finish(run, config, source, training, start=start, console=console)
 
 
-def finish(run: Path, config: AnyConfig, source: Source, parts: Parts, *, start: int, console: Console) -> Path:
-    """Runs what is left, then writes the encoder and the report."""
+def finish(run: Path, config: AnyConfig, source: Source, training: Training, *, start: int, console: Console) -> Path:
+    """Runs the remaining steps, then writes the encoder and the report."""
     writes = distributed.rank() == 0
-    wanted = snapshots.due(parts.steps, config.run.snapshots)
+    wanted = snapshots.due(training.steps, config.run.snapshots)
     loader = Loader(
         source,
         batch_size=config.optim.batch_size,
         seed=config.run.seed,
         start=start,
-        stop=parts.steps,
+        stop=training.steps,
         workers=config.data.workers,
-        crop=parts.augment.crop,
+        crop=training.augment.crop,
         rank=distributed.rank(),
         world=distributed.world_size(),
     )
-    waits = waits_for(parts.device)
+    waits = waits_for(training.device)
     unreadable = UnreadableList(source, run / UNREADABLE)
     with ExitStack() as stack:
-        pending = stack.enter_context(deferred_signals())  # first: the log is closed in peace
-        log = Log(run, console, start=start, steps=parts.steps, every=config.run.log_every) if writes else None
+        pending = stack.enter_context(deferred_signals())  # first, so that the log is closed before signals act again
+        log = Log(run, console, start=start, steps=training.steps, every=config.run.log_every) if writes else None
         if log is not None:
             stack.enter_context(log)
         steps = train(
-            parts.method,
+            training.method,
             loader,
-            parts.augment,
-            parts.optimizer,
-            parts.schedule,
-            steps=parts.steps,
-            device=parts.device,
+            training.augment,
+            training.optimizer,
+            training.schedule,
+            steps=training.steps,
+            device=training.device,
             clip_grad=config.optim.clip_grad,
             accumulate=config.optim.accumulate,
             precision=config.optim.precision,
-            scaler=parts.scaler,
+            scaler=training.scaler,
             stop=lambda: bool(pending),
             wait=waits,
         )
@@ -152,8 +151,8 @@ def finish(run: Path, config: AnyConfig, source: Source, parts: Parts, *, start:
             for taken in steps:
                 unread.append(taken)
                 done = taken.step + 1
-                saves = done % config.run.checkpoint_every == 0 or done == parts.steps
-                looks = due(done, config, parts)
+                saves = done % config.run.checkpoint_every == 0 or done == training.steps
+                looks = due(done, config, training)
                 if not (waits or saves or any(looks) or done in wanted or done % config.run.log_every == 0):
                     continue
                 stopped = False
@@ -164,39 +163,39 @@ def finish(run: Path, config: AnyConfig, source: Source, parts: Parts, *, start:
                             distributed.everyone([(source.id(number), why) for number, why in each.unreadable])
                         )
                     if log is not None:
-                        extra = measured(*looks, config, parts) if each is taken else {}
-                        log.write(each.step, {"epoch": (each.step + 1) / parts.steps_per_epoch, **metrics, **extra})
+                        extra = measured(*looks, config, training) if each is taken else {}
+                        log.write(each.step, {"epoch": (each.step + 1) / training.steps_per_epoch, **metrics, **extra})
                 unread.clear()
                 if log is not None:
-                    if done in wanted:  # before the checkpoint, from which a resumed run would go on without it
-                        snapshots.save(run, done, parts.method.encoder)
+                    if done in wanted:  # before the checkpoint: a run resumed from it would not save this one
+                        snapshots.save(run, done, training.method.encoder)
                     if saves or stopped:
                         log.flush()
-                        save(run, config, parts, step=done)
-                if stopped and done < parts.steps:
+                        save(run, config, training, step=done)
+                if stopped and done < training.steps:
                     number = pending[0] if pending else signal.SIGTERM
                     raise Stopped(
                         number,
-                        f"stopped by {signal.Signals(number).name} after step {done} of {parts.steps}; everything "
-                        f"is saved: go on with `manyview resume {run}`",
+                        f"stopped by {signal.Signals(number).name} after step {done} of {training.steps}; everything "
+                        f"is saved: continue with `manyview resume {run}`",
                     )
         except NotFinite as error:
             if log is not None:
                 log.write_broken(error.step)
             last = checkpoint.latest(run / CHECKPOINTS)
             raise UserError(
-                f"{error} (samples {error.index}); the last good checkpoint is {last}: start anew with a lower --lr"
+                f"{error} (samples {error.index}); the last good checkpoint is {last}: start again with a lower --lr"
                 f"{', with --precision bf16' * (config.optim.precision == 'fp16')}, or with --clip-grad 1"
             ) from error
     if writes:
         save_backbone(
             run / ENCODER,
-            parts.method.encoder,
+            training.method.encoder,
             image_size=config.views.image_size,
-            mean=parts.augment.mean,
-            std=parts.augment.std,
+            mean=training.augment.mean,
+            std=training.augment.std,
         )
-        report(run, source, parts.augment, console)
+        report(run, source, training.augment, console)
     return run
 
 
@@ -205,33 +204,33 @@ def waits_for(device: torch.device) -> bool:
     return device.type != "cuda"
 
 
-def due(done: int, config: AnyConfig, parts: Parts) -> tuple[bool, bool]:
-    """Whether kNN and contrast are evaluated after so many steps; a run has its contrast at the end in any case."""
-    epoch, run = parts.steps_per_epoch, config.run
+def due(done: int, config: AnyConfig, training: Training) -> tuple[bool, bool]:
+    """Whether kNN accuracy and contrast are measured after `done` steps. Contrast is always measured after the last."""
+    epoch, run = training.steps_per_epoch, config.run
     knn = bool(run.knn_every) and done % (run.knn_every * epoch) == 0
-    return knn, bool(run.contrast_every) and (done % (run.contrast_every * epoch) == 0 or done == parts.steps)
+    return knn, bool(run.contrast_every) and (done % (run.contrast_every * epoch) == 0 or done == training.steps)
 
 
-def measured(knn: bool, contrast: bool, config: AnyConfig, parts: Parts) -> dict[str, float]:
-    encoder, augment, values = parts.method.encoder, parts.augment, dict[str, float]()
-    if knn and parts.knn is not None:
+def measured(knn: bool, contrast: bool, config: AnyConfig, training: Training) -> dict[str, float]:
+    encoder, augment, values = training.method.encoder, training.augment, dict[str, float]()
+    if knn and training.knn is not None:
         values["knn"] = knn_accuracy(
             encoder,
-            *parts.knn,
+            *training.knn,
             image_size=config.views.image_size,
             mean=augment.mean,
             std=augment.std,
             workers=config.data.workers,
         )
-    if contrast and parts.contrast is not None:
-        values |= parts.contrast(encoder)
+    if contrast and training.contrast is not None:
+        values |= training.contrast(encoder)
     return values
 
 
 def report(
     run: Path, source: Source | None, augment: Augment | None, console: Console, *, against: Path | None = None
 ) -> Path:
-    """report.html, with pictures where the data is at hand, and with another encoder beside the run's own."""
+    """Writes report.html: with pictures if there is a `source`, and compared with the encoder `against` if given."""
     pictures = versus = None
     if source is not None and against is not None:
         with console.status("comparing neighbours"):
@@ -244,19 +243,19 @@ def report(
     return write_report(run, pictures, versus=versus)
 
 
-def save(run: Path, config: AnyConfig, parts: Parts, *, step: int) -> None:
+def save(run: Path, config: AnyConfig, training: Training, *, step: int) -> None:
     state = {
         "step": step,
-        "method": parts.method.state_dict(),
-        "optimizer": parts.optimizer.state_dict(),
-        "scaler": parts.scaler.state_dict(),
+        "method": training.method.state_dict(),
+        "optimizer": training.optimizer.state_dict(),
+        "scaler": training.scaler.state_dict(),
         "config": json.dumps(plain(config)),
     }
     checkpoint.save(run / CHECKPOINTS, step, state, keep=config.run.keep)
 
 
 def refuse_other(saved: AnyConfig, config: AnyConfig, path: Path) -> None:
-    """Another configuration would quietly make another run of it."""
+    """Resuming with another configuration would silently make another run of it."""
     old, new = (
         [
             f"{key} = {value}"
@@ -275,7 +274,7 @@ def refuse_other(saved: AnyConfig, config: AnyConfig, path: Path) -> None:
 
 
 def refuse_other_contrast(facts: dict[str, Any], contrast: ContrastMonitor | None) -> None:
-    """One curve must not be made of two sets."""
+    """A curve must not mix two sets of images."""
     if contrast is not None and contrast.fingerprint != facts["contrast"]["fingerprint"]:
         raise UserError(
             f"contrast was measured on {facts['contrast']['data']}, and {contrast.name} holds other images: "
@@ -304,7 +303,7 @@ class UnreadableList:
 
 @contextmanager
 def deferred_signals() -> Iterator[list[int]]:
-    """SIGINT and SIGTERM are noted, so that the step in hand can be finished and saved."""
+    """SIGINT and SIGTERM are noted, so that the current step can be finished and saved."""
     pending: list[int] = []
     kinds = (signal.SIGINT, signal.SIGTERM)
     before = {kind: signal.signal(kind, lambda number, _: pending.append(number)) for kind in kinds}
@@ -327,28 +326,31 @@ def environment(device: torch.device) -> dict[str, str | int]:
     }
 
 
-def announce(kind: type[Method], config: AnyConfig, source: Source, parts: Parts, console: Console) -> None:
-    """The set-up in a few lines, before the first step."""
-    count = sum(parameter.numel() for parameter in parts.method.encoder.parameters())
+def announce(kind: type[Method], config: AnyConfig, source: Source, training: Training, console: Console) -> None:
+    """Prints the setup before the first step."""
+    count = sum(parameter.numel() for parameter in training.method.encoder.parameters())
     table = Table(title=f"{kind.name} on {source.name}", title_justify="left", show_header=False, box=None)
     table.add_row("preset", f"{config.run.preset} (--preset)")
     table.add_row(
         "data",
         f"{len(source)} images, views of {config.views.image_size} px, recipe {config.views.augment}, crops from "
-        f"{parts.augment.recipe.scale[0]:.0%} of the area",
+        f"{training.augment.recipe.scale[0]:.0%} of the area",
     )
     if config.data.imbalance != "none":
         counts = counts_in_words(source.class_counts)
         table.add_row("imbalance", f"{config.data.imbalance} (--imbalance), images per class: {counts}")
     table.add_row(
-        "encoder", f"{config.encoder.backbone}, {count / 1e6:.2f} M parameters with its head, on {parts.device}"
+        "encoder", f"{config.encoder.backbone}, {count / 1e6:.2f} M parameters with its head, on {training.device}"
     )
     settings = ", ".join(f"{key.replace('_', '-')} {value}" for key, value in asdict(config.method).items())
     table.add_row(kind.name, settings)
-    table.add_row("fit", f"{parts.steps} steps of {config.optim.batch_size} ({parts.steps / parts.steps_per_epoch:.1f} "
-                  f"epochs), {config.optim.optimizer}, lr {config.optim.lr}{LR_RULES[config.optim.lr_rule]} "
-                  f"{config.optim.schedule}")  # fmt: skip
-    if parts.contrast is not None:
-        table.add_row("contrast", f"measured on {len(parts.contrast)} images of {parts.contrast.name}")
+    epochs, optim = training.steps / training.steps_per_epoch, config.optim
+    table.add_row(
+        "optimisation",
+        f"{training.steps} steps of {optim.batch_size} samples ({epochs:.1f} epochs), {optim.optimizer}, "
+        f"lr {optim.lr}{LR_RULES[optim.lr_rule]} {optim.schedule}",
+    )
+    if training.contrast is not None:
+        table.add_row("contrast", f"measured on {len(training.contrast)} images of {training.contrast.name}")
     table.add_row("run", str(config.run.out))
     console.print(table)

@@ -1,0 +1,59 @@
+"""Mean and standard deviation of each channel, for encoders with one network per view."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+import torch
+from torch import Tensor
+
+from manyview.data import Source
+from manyview.data.source import Unreadable, track
+from manyview.encoders import Encoder, Towers
+from manyview.fields import FIELDS, IMAGE
+from manyview.views.named import split_views
+from manyview.views.statistics import mean_chroma, measure, refuse_grey, sampled
+
+__all__ = ["measure_views", "some_samples"]
+
+MEASURED = 500  # samples
+
+
+def measure_views(encoder: Encoder, source: Source, seed: int) -> None:
+    """Sets the normalisation of each view from some samples. Other encoders stay as they are."""
+    towers = encoder.backbone
+    if not isinstance(towers, Towers):
+        return
+
+    spaces = sorted({view.space for view in towers.named.values() if view.space is not None})
+    there = source.present or {}
+
+    def views() -> Iterator[dict[str, Tensor]]:
+        chroma = []
+        for fields, index in some_samples(source, seed):
+            if spaces:
+                chroma.append(mean_chroma(fields[IMAGE]))
+            values = {name: FIELDS[name].values(field) for name, field in fields.items()}
+            found = split_views(values, towers.named)
+            yield {name: view[there[name][index]] if name in there else view for name, view in found.items()}
+        # Grey images also make a channel constant: this error comes first, because it names the reason.
+        if spaces and chroma:
+            refuse_grey(chroma, ", ".join(spaces))
+
+    statistics = measure(views())
+    for name in towers.named:
+        for kind, table in (("mean", statistics.mean), ("std", statistics.std)):
+            numbers = torch.tensor(table[name]).view(-1, 1, 1)
+            towers.normalise.get_submodule(name).get_buffer(kind).copy_(numbers)
+
+
+def some_samples(source: Source, seed: int, limit: int = MEASURED) -> Iterator[tuple[dict[str, Tensor], Tensor]]:
+    """Fields (n, c, H, W) of at most `limit` samples from everywhere in the source, and their numbers (n,). The
+    same seed gives the same samples."""
+    chosen = sampled(len(source), limit, seed)
+    if source.size is not None:
+        yield from ((source.batch(some), some) for some in chosen.split(100))
+        return
+    for number in track(chosen.tolist(), f"colours of {source.name}"):
+        with suppress(Unreadable):
+            sample = source.read(number)
+            yield {name: field.unsqueeze(0) for name, field in sample.items()}, torch.tensor([number])
