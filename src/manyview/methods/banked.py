@@ -85,6 +85,7 @@ class Banked(Branched):
         )
         branches = 2 if config.jigsaw else 1
         self.register_buffer("normalisers", torch.zeros(branches * len(self.directions), dtype=torch.float64))  # Z₀
+        self.estimated: set[int] = set()  # whose Z₀ is known
         self.fresh: list[tuple[dict[str, Tensor], Tensor]] = []  # keys by view, and sample numbers, for the banks
 
     def know_groups(self, groups: Tensor) -> None:
@@ -126,7 +127,11 @@ class Banked(Branched):
         tau, z = self.config.temperature, self.normalisers[number]
         if self.config.contrast == "softmax":
             return info_nce(positives, negatives, temperature=tau, reduction=reduction)
-        if z == 0:  # the first batch, of which ranks may see unequal parts where views are missing
+        if number not in self.estimated and z != 0:  # asked once: each question waits for the device
+            self.estimated.add(number)
+        if (
+            number not in self.estimated
+        ):  # the first batch, of which ranks may see unequal parts where views are missing
             estimate = normaliser(positives, negatives, temperature=tau, n=self.samples)
             seen = positives.numel() + negatives.isfinite().sum().to(estimate)
             total, seen = distributed.mean(torch.stack((estimate.nan_to_num(0.0) * seen, seen)))

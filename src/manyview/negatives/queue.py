@@ -45,7 +45,8 @@ class Queue(nn.Module):
         """Scores of `query` (N, D), whose sample numbers are `index` (N,), against the queue: (N, size)."""
         scores = similarity(query, self.keys)
         if self.start == "empty":
-            scores[:, int(self.pushed) :] = -torch.inf
+            empty = torch.arange(len(self.keys), device=scores.device) >= self.pushed  # a number on the host would wait
+            scores.masked_fill_(empty, -torch.inf)
         if self.mask_own or self.groups is not None:
             if index is None:
                 raise ValueError("mask_own and groups need the sample numbers of the queries")
