@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, Dataset, RandomSampler
 from bench.steps import ENCODER, OPTIM, QUEUE
 from manyview.cost.steps import MOMENTUM, TEMPERATURE
 from manyview.encoders import build_encoder
-from manyview.views import Recipe
+from manyview.views import Policy
 
 try:
     import kornia.augmentation as kornia
@@ -27,36 +27,36 @@ except ImportError as missing:
 __all__ = ["LightlyMoCo", "Photographs", "kornia_views", "lightly_loader", "lightly_views", "pictures"]
 
 
-def lightly_views(recipe: Recipe, *, views: int, size: int) -> Any:
+def lightly_views(policy: Policy, *, views: int, size: int) -> Any:
     """lightly's own transform for two views; more of them are more of the same, in its own container."""
     two = MoCoV2Transform(
         input_size=size,
-        cj_prob=recipe.jitter,
-        cj_bright=recipe.brightness,
-        cj_contrast=recipe.contrast,
-        cj_sat=recipe.saturation,
-        cj_hue=recipe.hue,
-        min_scale=recipe.scale[0],
-        random_gray_scale=recipe.grey,
-        gaussian_blur=recipe.blur,
-        sigmas=recipe.sigma,
-        hf_prob=recipe.flip,
-        normalize={"mean": list(recipe.mean), "std": list(recipe.std)},
+        cj_prob=policy.jitter,
+        cj_bright=policy.brightness,
+        cj_contrast=policy.contrast,
+        cj_sat=policy.saturation,
+        cj_hue=policy.hue,
+        min_scale=policy.scale[0],
+        random_gray_scale=policy.grey,
+        gaussian_blur=policy.blur,
+        sigmas=policy.sigma,
+        hf_prob=policy.flip,
+        normalize={"mean": list(policy.mean), "std": list(policy.std)},
     )
     return two if views == 2 else MultiViewTransform([two.transforms[0]] * views)
 
 
-def kornia_views(recipe: Recipe, *, size: int) -> Any:
+def kornia_views(policy: Policy, *, size: int) -> Any:
     """One view of every image of a batch (N, 3, H, W) in [0, 1]. ColorJitter is kornia's with torchvision's formulas;
     the kernel covers 3σ of the widest blur, as ours does."""
-    width = 2 * round(3 * recipe.sigma[1]) + 1
+    width = 2 * round(3 * policy.sigma[1]) + 1
     return kornia.AugmentationSequential(
-        kornia.RandomResizedCrop((size, size), scale=recipe.scale, ratio=recipe.ratio, align_corners=False),
-        kornia.RandomHorizontalFlip(p=recipe.flip),
-        kornia.ColorJitter(recipe.brightness, recipe.contrast, recipe.saturation, recipe.hue, p=recipe.jitter),
-        kornia.RandomGrayscale(p=recipe.grey),
-        kornia.RandomGaussianBlur((width, width), recipe.sigma, p=recipe.blur),
-        kornia.Normalize(mean=torch.tensor(recipe.mean), std=torch.tensor(recipe.std)),
+        kornia.RandomResizedCrop((size, size), scale=policy.scale, ratio=policy.ratio, align_corners=False),
+        kornia.RandomHorizontalFlip(p=policy.flip),
+        kornia.ColorJitter(policy.brightness, policy.contrast, policy.saturation, policy.hue, p=policy.jitter),
+        kornia.RandomGrayscale(p=policy.grey),
+        kornia.RandomGaussianBlur((width, width), policy.sigma, p=policy.blur),
+        kornia.Normalize(mean=torch.tensor(policy.mean), std=torch.tensor(policy.std)),
         data_keys=["input"],
     )
 

@@ -15,9 +15,9 @@ from manyview.encoders import Encoder, EncoderConfig, FrozenEncoder, build_encod
 from manyview.evaluate.features import Features, extract
 from manyview.evaluate.knn import Knn
 from manyview.train import trainable
-from manyview.views import Augment, Recipe
+from manyview.views import Augment, Policy
 
-LIGHT = Recipe(scale=(0.6, 1.0), jitter=0.0, grey=0.0)  # crops and flips only
+LIGHT = Policy(scale=(0.6, 1.0), jitter=0.0, grey=0.0)  # crops and flips only
 
 
 def pixels(source: Source) -> Features:

@@ -24,7 +24,7 @@ from bench.steps import BATCH, KEYS, QUEUE, SIZE, bare_loop
 from manyview.allocator import keep_freed_memory
 from manyview.cost.steps import Ready, Steps, augmentation, endless, loop, method_of
 from manyview.data import Loader, open_source
-from manyview.views import recipe
+from manyview.views import policy
 
 __all__ = ["races"]
 
@@ -52,19 +52,19 @@ def end_to_end(quick: bool, processes: ExitStack) -> Race:
         KEPT_MEMORY.theirs: ("ours", {"name": "jcl", "keys": KEYS, "keep": False, **size}, "DEFAULT"),
     }
     wirings = ((2, False), (2, True), (1 + KEYS, False), (1 + KEYS, True))  # of the lines but the last
-    for lines, policy in ((TRAINING, "DEFAULT"), (TRAINING_PASSIVE, "PASSIVE")):
+    for lines, wait in ((TRAINING, "DEFAULT"), (TRAINING_PASSIVE, "PASSIVE")):
         for line, (views, channels_last) in zip(lines[:-1], wirings, strict=True):
-            made[line.theirs] = ("lightly", {"views": views, "channels_last": channels_last, **size}, policy)
+            made[line.theirs] = ("lightly", {"views": views, "channels_last": channels_last, **size}, wait)
     sides: dict[str, Side] = {
-        name: processes.enter_context(closing(Remote(__name__, maker, settings, threads=THREADS, wait_policy=policy)))
-        for name, (maker, settings, policy) in made.items()
+        name: processes.enter_context(closing(Remote(__name__, maker, settings, threads=THREADS, wait_policy=wait)))
+        for name, (maker, settings, wait) in made.items()
     }
     facts = {
         "batch": batch,
         "queue": QUEUE,
         "steps_per_repeat": steps,
         "images": "scenes",
-        "wait_policies": {name: policy for name, (_, _, policy) in made.items()},
+        "wait_policies": {name: wait for name, (_, _, wait) in made.items()},
     }
     repeats = 1 if quick else 5
     lines = making((*TRAINING, *TRAINING_PASSIVE, KEPT_MEMORY), batch * steps)
@@ -88,7 +88,7 @@ def lightly(*, views: int, channels_last: bool, steps: int, batch: int) -> Side:
     from bench.peers import LightlyMoCo, lightly_loader, lightly_views
 
     source = open_source("scenes")
-    transform = lightly_views(recipe("moco-v2"), views=views, size=SIZE)
+    transform = lightly_views(policy("moco-v2"), views=views, size=SIZE)
     images = source.batch(torch.arange(len(source)))["image"]
     loader = lightly_loader(images, transform, batch=batch, batches=AHEAD + steps + AHEAD)
     model = LightlyMoCo(channels_last=channels_last)

@@ -18,7 +18,7 @@ from bench.race import Race, timed
 from bench.steps import BATCH, SIZE
 from manyview.data import Folder, Loader, Subset
 from manyview.data.scenes import Scenes
-from manyview.views import Augment, recipe
+from manyview.views import Augment, policy
 
 __all__ = ["races"]
 
@@ -37,7 +37,7 @@ def races(quick: bool) -> Iterator[Race]:
 def small(quick: bool) -> Race:
     batches = 1 if quick else 4
     made = 2 * BATCH * batches
-    look = recipe(RECIPE)
+    look = policy(RECIPE)
     index = torch.arange(BATCH)
     images = Scenes(BATCH, size=SIZE).batch(index)["image"]
     augment = Augment(look, views=2, size=SIZE, seed=0)
@@ -69,7 +69,7 @@ def small(quick: bool) -> Race:
 
 
 def large(source: Subset, origin: str, quick: bool) -> Race:
-    look = recipe(RECIPE)
+    look = policy(RECIPE)
     augment = Augment(look, views=LARGE_VIEWS, size=LARGE, seed=0)
     step = itertools.count()
     folder = source.source

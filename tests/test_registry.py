@@ -58,6 +58,39 @@ def run(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+SOURCE = """
+import torch
+from manyview.data.source import Arrays
+
+class Stripes(Arrays):
+    def __init__(self, spec):
+        self.name, self.fingerprint, self.size = spec, spec, (16, 16)
+        count = int(spec.partition(":")[2] or 20)
+        self.arrays = {"image": torch.randint(0, 256, (count, 3, 16, 16), dtype=torch.uint8)}
+        self.groups = torch.arange(count) // 2
+"""
+
+
+def test_data_of_another_package_is_named_like_ours(tmp_path: Path) -> None:
+    install(tmp_path, "stripes", {"manyview.sources": {"stripes": "stripesource:Stripes"}}, stripesource=SOURCE)
+    out = tmp_path / "run"
+    flags = [
+        "--data",
+        "stripes:24",
+        "--batch-size",
+        "4",
+        "--max-steps",
+        "1",
+        "--backbone",
+        "tiny",
+        "--image-size",
+        "16",
+    ]
+    done = run(tmp_path, "-m", "manyview", "pretrain", "simclr", *flags, "--out", str(out), "--contrast-every", "0")
+    assert done.returncode == 0, done.stderr
+    assert json.loads((out / "config.json").read_text())["data"]["samples"] == 24
+
+
 def test_a_method_of_another_package_is_a_command_like_ours(tmp_path: Path) -> None:
     install(tmp_path, "coolpackage", {"manyview.methods": {"cool": "coolmethod:Cool"}}, coolmethod=METHOD)
     out = tmp_path / "run"

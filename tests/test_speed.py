@@ -17,7 +17,7 @@ from torchvision.transforms import v2
 
 from manyview.encoders import EncoderConfig, Momentum, build_encoder
 from manyview.objectives import cacr, jcl, similarity
-from manyview.views import Augment, recipe
+from manyview.views import Augment, policy
 
 Work = Callable[[], object]
 
@@ -103,7 +103,7 @@ def the_momentum_update_over_a_loop(enough: float) -> float:
 
 def views_of_a_batch_over_those_of_one_image_after_the_other(enough: float) -> float:
     n, size = 128, 32
-    look = recipe("moco-v2")
+    look = policy("moco-v2")
     augment = Augment(look, views=2, size=size, seed=0)
     images, index = torch.randint(0, 256, (n, 3, size, size), dtype=torch.uint8), torch.arange(n)
     one = v2.Compose(

@@ -15,7 +15,7 @@ from manyview.config import OptimConfig
 from manyview.data.loader import Batch
 from manyview.methods.base import Method, ViewBatch
 from manyview.train import NotFinite, Taken, build_optimizer, build_schedule, read, train
-from manyview.views import Augment, recipe
+from manyview.views import Augment, policy
 
 STEPS = 10
 
@@ -49,7 +49,7 @@ def batches(start: int = 0, stop: int = STEPS) -> Iterator[Batch]:
 def taken(method: Line, config: OptimConfig, **options: Any) -> Iterator[Taken]:
     optimizer = build_optimizer(method, config)
     schedule = build_schedule(optimizer, config, steps=STEPS, steps_per_epoch=2)
-    augment = Augment(recipe("moco-v2"), views=2, size=8, seed=0)
+    augment = Augment(policy("moco-v2"), views=2, size=8, seed=0)
     return train(method, batches(), augment, optimizer, schedule, steps=STEPS, device=torch.device("cpu"), **options)
 
 

@@ -13,7 +13,7 @@ from manyview.diagnose import ContrastMonitor, contrast
 from manyview.diagnose.monitor import BATCH, SAMPLES, T_POS, VIEWS
 from manyview.encoders import Encoder, EncoderConfig, build_encoder
 from manyview.errors import UserError
-from manyview.views import Augment, recipe
+from manyview.views import Augment, policy
 
 SIZE = 16
 
@@ -48,7 +48,7 @@ class Photos(Source):
 
 
 def augment(**changes: Any) -> Augment:
-    return Augment(recipe("moco-v2", min_crop=0.6), **{"views": 2, "size": SIZE, "seed": 3, **changes})
+    return Augment(policy("moco-v2", min_crop=0.6), **{"views": 2, "size": SIZE, "seed": 3, **changes})
 
 
 def monitor(source: Source, *, t_neg: float = 2.0, samples: int = SAMPLES, **changes: Any) -> ContrastMonitor:

@@ -7,7 +7,7 @@ from torch import Tensor
 from manyview.data.source import Arrays, Source, Unreadable
 from manyview.encoders import EncoderConfig, FrozenEncoder, build_encoder, random_like
 from manyview.report import Pictures, collect
-from manyview.views import Augment, Recipe
+from manyview.views import Augment, Policy
 
 BROKEN = 3
 
@@ -58,7 +58,7 @@ def encoder() -> FrozenEncoder:
 
 def augment(views: int = 3) -> Augment:
     """Crops and flips that keep the colours, by which patches can be told apart."""
-    return Augment(Recipe(jitter=0, grey=0, mean=(0.5, 0.4, 0.3), std=(0.2, 0.3, 0.4)), views=views, size=32, seed=0)
+    return Augment(Policy(jitter=0, grey=0, mean=(0.5, 0.4, 0.3), std=(0.2, 0.3, 0.4)), views=views, size=32, seed=0)
 
 
 def gather(source: Source, encoder: FrozenEncoder) -> Pictures:
@@ -88,7 +88,7 @@ def test_a_labelled_source_of_one_size(encoder: FrozenEncoder) -> None:
 
 def test_views_are_shown_as_the_encoder_meets_them() -> None:
     # Colours by which a wrong normalisation would show, and a crop that is the whole image.
-    still = Recipe(scale=(1, 1), ratio=(1, 1), flip=0, jitter=0, grey=0, mean=(0.5, 0.4, 0.3), std=(0.2, 0.3, 0.4))
+    still = Policy(scale=(1, 1), ratio=(1, 1), flip=0, jitter=0, grey=0, mean=(0.5, 0.4, 0.3), std=(0.2, 0.3, 0.4))
     row = collect(Patches(), Augment(still, views=2, size=32, seed=0), rows=1).views[0]
     assert (row.views[1].int() - row.sample.image.int()).abs().max() <= 1
 

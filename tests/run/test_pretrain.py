@@ -25,7 +25,7 @@ from manyview.methods.base import ViewBatch
 from manyview.methods.jcl import JCL
 from manyview.run import snapshots
 from manyview.train import Taken, read
-from manyview.views import Augment, recipe
+from manyview.views import Augment, policy
 
 FLAGS = ["--batch-size", "16", "--queue-size", "32", "--seed", "3", "--keys", "2", "--image-size", "16"]
 FLAGS += ["--contrast-every", "0"]  # it takes longer than the steps of these runs
@@ -499,7 +499,7 @@ def test_what_is_measured_are_the_weights_of_that_step(finished: Path) -> None:
     encoder.load_state_dict(
         {name.removeprefix("encoder."): value for name, value in state.items() if name.startswith("encoder.")}
     )
-    augment = Augment(recipe("moco-v2", min_crop=0.6), views=2, size=16, seed=3)
+    augment = Augment(policy("moco-v2", min_crop=0.6), views=2, size=16, seed=3)
     again = ContrastMonitor(open_source("scenes:64", split="test"), augment, name="scenes", t_neg=2.0)
     assert again(encoder) == measured(finished)[7]
 

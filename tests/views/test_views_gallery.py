@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from manyview.views import RECIPES, Augment, gallery, picture, png
+from manyview.views import POLICIES, Augment, gallery, picture, png
 
 
 def gradient(height: int, width: int) -> Tensor:
@@ -19,7 +19,7 @@ def gradient(height: int, width: int) -> Tensor:
 
 
 def test_a_row_shows_the_original_and_then_the_views_that_training_sees() -> None:
-    quiet = replace(RECIPES["cifar"], scale=(1.0, 1.0), ratio=(1.0, 1.0), jitter=0.0, grey=0.0, flip=0.0)
+    quiet = replace(POLICIES["cifar"], scale=(1.0, 1.0), ratio=(1.0, 1.0), jitter=0.0, grey=0.0, flip=0.0)
     image = gradient(32, 32)
     pixels = picture([{"image": image}], Augment(quiet, views=2, size=32, seed=0))
     tile = np.asarray(Image.fromarray(image.permute(1, 2, 0).numpy()).resize((96, 96), Image.Resampling.NEAREST))
@@ -35,7 +35,7 @@ def test_a_row_shows_the_original_and_then_the_views_that_training_sees() -> Non
 
 
 def test_views_change_with_sample_number_and_epoch() -> None:
-    augment = Augment(RECIPES["cifar"], views=3, size=32, seed=0)
+    augment = Augment(POLICIES["cifar"], views=3, size=32, seed=0)
     shown = [
         picture([{"image": gradient(32, 32)}], augment, index=[index], epoch=epoch, names=["x"])
         for index, epoch in ((0, 0), (1, 0), (0, 1))
@@ -46,7 +46,7 @@ def test_views_change_with_sample_number_and_epoch() -> None:
 
 def test_images_of_differing_sizes_and_long_names_make_one_sheet(tmp_path: Path) -> None:
     path = tmp_path / "views.png"
-    augment = Augment(RECIPES["moco-v2"], views=2, size=64, seed=0)
+    augment = Augment(POLICIES["moco-v2"], views=2, size=64, seed=0)
     gallery(
         [{"image": gradient(30, 200)}, {"image": gradient(90, 20)}],
         augment,
@@ -59,7 +59,7 @@ def test_images_of_differing_sizes_and_long_names_make_one_sheet(tmp_path: Path)
 
 
 def test_the_size_of_a_tile_can_be_chosen_for_a_page() -> None:
-    augment = Augment(RECIPES["moco-v2"], views=2, size=64, seed=0)
+    augment = Augment(POLICIES["moco-v2"], views=2, size=64, seed=0)
     large, small = (picture([{"image": gradient(50, 50)}], augment, tile=tile) for tile in (None, 20))
     assert small.shape[1] < large.shape[1]
     with Image.open(io.BytesIO(png(small))) as decoded:
@@ -67,7 +67,7 @@ def test_the_size_of_a_tile_can_be_chosen_for_a_page() -> None:
 
 
 def test_a_colour_space_is_shown_in_false_colours_beside_each_view() -> None:
-    quiet = replace(RECIPES["cmc"], scale=(1.0, 1.0), ratio=(1.0, 1.0), flip=0.0)
+    quiet = replace(POLICIES["cmc"], scale=(1.0, 1.0), ratio=(1.0, 1.0), flip=0.0)
     augment = Augment(quiet, views=1, size=96, seed=0)
     pixels = picture([{"image": gradient(96, 96)}], augment, split="rgb")
     assert pixels.shape[1] == 8 + 4 * (96 + 8)  # original, view, R, GB

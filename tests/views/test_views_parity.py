@@ -15,11 +15,11 @@ from PIL import Image
 from torch import Tensor
 from torchvision.transforms.functional import pil_to_tensor
 
-from manyview.views import RECIPES, Augment, Plan, Recipe
+from manyview.views import POLICIES, Augment, Plan, Policy
 from manyview.views.plan import JITTER, ORDERS
 
 # Without normalisation the views are in [0, 1].
-PLAIN = replace(RECIPES["simclr"], mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
+PLAIN = replace(POLICIES["simclr"], mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
 TOLERANCE = 1e-4
 
 
@@ -61,7 +61,7 @@ def still(plan: Plan) -> Plan:
     )
 
 
-def one_view(image: Tensor, box: list[int], plan: Plan, n: int, v: int, recipe: Recipe, size: int) -> Tensor:
+def one_view(image: Tensor, box: list[int], plan: Plan, n: int, v: int, policy: Policy, size: int) -> Tensor:
     """The chain in torchvision's words, for the view v of the sample n."""
 
     def greyed(x: Tensor) -> Tensor:
@@ -71,17 +71,17 @@ def one_view(image: Tensor, box: list[int], plan: Plan, n: int, v: int, recipe: 
     top, left, height, width = box
     x: Tensor = reference.resized_crop(image / 255, top, left, height, width, [size, size], antialias=True)
     x = reference.horizontal_flip(x) if plan.flip[n, v] else x
-    x = greyed(x) if recipe.grey_first else x
+    x = greyed(x) if policy.grey_first else x
     if plan.jitter[n, v]:
         for number in ORDERS[plan.order[n, v]].tolist():
             name = JITTER[number]
             x = getattr(reference, f"adjust_{name}")(x, float(getattr(plan, name)[n, v]))
-    x = x if recipe.grey_first else greyed(x)
+    x = x if policy.grey_first else greyed(x)
     if plan.blur[n, v]:
         sigma = float(plan.sigma[n, v])
         x = reference.gaussian_blur(x, [2 * math.ceil(3 * sigma) + 1] * 2, [sigma])
     if plan.solarise[n, v]:
-        x = reference.solarize(x, recipe.threshold)
+        x = reference.solarize(x, policy.threshold)
     return x
 
 
@@ -91,7 +91,7 @@ def expected(images: Tensor, augment: Augment, plan: Plan) -> Tensor:
     return torch.stack(
         [
             torch.stack(
-                [one_view(images[n], boxes[n][v], plan, n, v, augment.recipe, augment.size) for n in range(samples)]
+                [one_view(images[n], boxes[n][v], plan, n, v, augment.policy, augment.size) for n in range(samples)]
             )
             for v in range(views)
         ]
@@ -181,18 +181,18 @@ def test_solarise_equals_torchvision() -> None:
 def test_the_whole_chain_equals_torchvision(height: int, width: int, size: int, grey_first: bool) -> None:
     images = pictures(24, height, width)
     # Inverting is not continuous, so a threshold is chosen that no pixel comes close to.
-    recipe = replace(PLAIN, grey_first=grey_first, hue=0.5, solarise=0.3, threshold=-1.0)
-    augment = Augment(recipe, views=3, size=size, seed=6)
+    policy = replace(PLAIN, grey_first=grey_first, hue=0.5, solarise=0.3, threshold=-1.0)
+    augment = Augment(policy, views=3, size=size, seed=6)
     plan = augment.plan(torch.arange(24), 0)
     assert_close(augment.apply({"image": images}, plan)["image"], expected(images, augment, plan))
 
 
 def test_normalisation_is_the_last_operation() -> None:
     images = pictures(4, 32, 32)
-    plain, normalised = (Augment(r, views=2, size=32, seed=7) for r in (PLAIN, RECIPES["simclr"]))
+    plain, normalised = (Augment(r, views=2, size=32, seed=7) for r in (PLAIN, POLICIES["simclr"]))
     plan = plain.plan(torch.arange(4), 0)
     wanted = reference.normalize(
-        plain.apply({"image": images}, plan)["image"], list(normalised.recipe.mean), list(normalised.recipe.std)
+        plain.apply({"image": images}, plan)["image"], list(normalised.policy.mean), list(normalised.policy.std)
     )
     torch.testing.assert_close(normalised.apply({"image": images}, plan)["image"], wanted, atol=1e-5, rtol=0)
 
@@ -229,8 +229,8 @@ def test_photographs_give_the_same_views_as_torchvision() -> None:
     root = os.environ.get("MANYVIEW_TEST_DATA")
     if root is None:
         pytest.skip("MANYVIEW_TEST_DATA is not set: no photographs to try")
-    recipe = replace(RECIPES["moco-v2"], mean=PLAIN.mean, std=PLAIN.std)
-    augment = Augment(recipe, views=2, size=224, seed=10)
+    policy = replace(POLICIES["moco-v2"], mean=PLAIN.mean, std=PLAIN.std)
+    augment = Augment(policy, views=2, size=224, seed=10)
     for number, path in enumerate(sorted(Path(root, "coco-mini", "train2017").glob("*.jpg"))[:3]):
         image = pil_to_tensor(Image.open(path).convert("RGB"))
         plan = augment.plan(torch.tensor([number]), 0)
@@ -246,7 +246,7 @@ def test_photographs_give_the_same_views_as_torchvision() -> None:
 def test_compiled_views_are_the_same(size: int) -> None:
     images = torch.randint(0, 256, (6, 3, size, size), dtype=torch.uint8)
     plain, compiled = (
-        Augment(RECIPES["moco-v2"], views=4, size=size, seed=1, compile=compile) for compile in (False, True)
+        Augment(POLICIES["moco-v2"], views=4, size=size, seed=1, compile=compile) for compile in (False, True)
     )
     plan = plain.plan(torch.arange(6), 0)
     torch.testing.assert_close(

@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from manyview.views import RECIPES, Augment, Plan, Recipe
+from manyview.views import POLICIES, Augment, Plan, Policy
 from manyview.views.plan import ORDERS
 
 SAMPLES = 20_000
-BUSY = Recipe(jitter=0.8, hue=0.1, blur=0.5, solarise=0.2)
+BUSY = Policy(jitter=0.8, hue=0.1, blur=0.5, solarise=0.2)
 
 
 @pytest.fixture(scope="module")
@@ -63,12 +63,12 @@ def test_a_parameter_is_uniform_in_its_range(plan: Plan, name: str, low: float, 
 
 
 def test_a_factor_is_never_negative_however_strong_the_jitter() -> None:
-    plan = Augment(Recipe(brightness=1.5), views=1, size=32, seed=0).plan(torch.arange(SAMPLES), 0)
+    plan = Augment(Policy(brightness=1.5), views=1, size=32, seed=0).plan(torch.arange(SAMPLES), 0)
     assert_uniform(plan.brightness, 0.0, 2.5)
 
 
 def test_probabilities_zero_and_one_are_never_and_always() -> None:
-    plan = Augment(Recipe(flip=0.0, jitter=1.0), views=2, size=32, seed=0).plan(torch.arange(SAMPLES), 0)
+    plan = Augment(Policy(flip=0.0, jitter=1.0), views=2, size=32, seed=0).plan(torch.arange(SAMPLES), 0)
     assert not plan.flip.any()
     assert plan.jitter.all()
 
@@ -171,5 +171,5 @@ def test_seed_epoch_sample_and_view_all_change_the_draws() -> None:
 
 
 def test_a_plan_lives_where_its_index_does() -> None:
-    plan = Augment(RECIPES["moco-v2"], views=2, size=32, seed=0).plan(torch.arange(4, device="meta"), 0)
+    plan = Augment(POLICIES["moco-v2"], views=2, size=32, seed=0).plan(torch.arange(4, device="meta"), 0)
     assert {field.device.type for field in plan} == {"meta"}

@@ -10,7 +10,7 @@ from torch import Tensor
 from torchvision.transforms import v2
 
 from manyview.errors import UserError
-from manyview.views import Augment, recipe
+from manyview.views import Augment, policy
 from manyview.views.randaugment import OPERATIONS, RandAugment, RandPlan
 
 PICTURES = torch.nn.functional.interpolate(
@@ -107,7 +107,7 @@ def test_a_magnitude_beyond_the_scale_is_refused() -> None:
 
 def test_a_recipe_with_it_behind_is_the_recipe_and_then_it() -> None:
     images, index = PICTURES.repeat(3, 1, 1, 1), torch.arange(3 * len(PICTURES))
-    plain, followed = (Augment(recipe(name, normalise=False), views=2, size=24, seed=5) for name in ("cmc", "cmc+ra"))
+    plain, followed = (Augment(policy(name, normalise=False), views=2, size=24, seed=5) for name in ("cmc", "cmc+ra"))
     before = (plain.apply({"image": images}, plain.plan(index, 1))["image"] * 255).round().to(torch.uint8)
     plan = followed.plan(index, 1)
     after = followed.apply({"image": images}, plan)["image"] * 255
@@ -118,4 +118,4 @@ def test_a_recipe_with_it_behind_is_the_recipe_and_then_it() -> None:
         assert ((after[view] - expected).abs() > 1.5).float().mean() < 0.01
     assert (after - before).abs().mean() > 5
     with pytest.raises(UserError, match=r"--augment cmc\+rb is not known: choose one of moco-v1.* with \+ra behind"):
-        recipe("cmc+rb")
+        policy("cmc+rb")

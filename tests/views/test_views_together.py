@@ -13,7 +13,7 @@ from torchvision.transforms.v2.functional import resized_crop
 from manyview.data import Loader, Subset
 from manyview.data.scenes import Scenes
 from manyview.fields import FIELDS, Field
-from manyview.views import RECIPES, Augment, Group, Plan
+from manyview.views import POLICIES, Augment, Group, Plan
 
 SIZE = 64
 SAMPLES = 24
@@ -28,7 +28,7 @@ def scenes() -> dict[str, Tensor]:
 
 def made(size: int, *, views: int = 1, **plan: Tensor) -> tuple[dict[str, Tensor], Augment, Plan]:
     """Views of the scenes as training draws them, but for what `plan` says: (V·N, c, size, size) by name."""
-    augment = Augment(RECIPES["cmc"], views=views, size=size, seed=0, fields=ALL)
+    augment = Augment(POLICIES["cmc"], views=views, size=size, seed=0, fields=ALL)
     drawn = augment.plan(torch.arange(SAMPLES), 0)._replace(**plan)
     found = augment.values(augment.apply(scenes(), drawn))
     return {name: view.flatten(0, 1) for name, view in found.items()}, augment, drawn
@@ -88,7 +88,7 @@ def test_images_are_torchvisions_crops_and_other_fields_its_nearest_ones() -> No
 
 
 def test_workers_that_cut_one_by_one_give_the_same_views() -> None:
-    augment = Augment(RECIPES["cmc"], views=2, size=32, seed=0, fields=ALL)
+    augment = Augment(POLICIES["cmc"], views=2, size=32, seed=0, fields=ALL)
     numbers = torch.arange(SAMPLES)
     samples = [{name: field[number] for name, field in scenes().items()} for number in range(SAMPLES)]
     together, apart = augment.apply(scenes(), augment.plan(numbers, 3)), augment.views_of(samples, numbers.tolist(), 3)
@@ -100,7 +100,7 @@ def test_workers_that_cut_one_by_one_give_the_same_views() -> None:
 
 
 def test_samples_without_a_field_are_refused() -> None:
-    augment = Augment(RECIPES["cmc"], views=1, size=16, seed=0, fields=("image", "depth"))
+    augment = Augment(POLICIES["cmc"], views=1, size=16, seed=0, fields=("image", "depth"))
     with pytest.raises(KeyError, match="depth"):
         augment.apply({"image": scenes()["image"]}, augment.plan(torch.arange(SAMPLES), 0))
     with pytest.raises(ValueError, match=r"depth is torch.uint8 .*, but a whole field would be torch.uint16"):
@@ -111,7 +111,7 @@ def test_a_field_of_a_new_kind_is_a_line_in_the_table(monkeypatch: pytest.Monkey
     """Antialiased, without changes of colour, one channel negated in a mirror: as a flow would be."""
     flow = Field(2, torch.uint8, 1.0, show=lambda x: x, offset=-128.0, negated=0)
     monkeypatch.setitem(FIELDS, "flow", flow)
-    augment = Augment(RECIPES["simclr"], views=2, size=24, seed=0, fields=("flow",))
+    augment = Augment(POLICIES["simclr"], views=2, size=24, seed=0, fields=("flow",))
     stored, index = torch.randint(0, 256, (8, 2, 40, 30), dtype=torch.uint8), torch.arange(8)
     plan = augment.plan(index, 0)
     whole, cut = augment.apply({"flow": stored}, plan), augment.views_of([{"flow": x} for x in stored], range(8), 0)
@@ -126,8 +126,8 @@ def test_a_field_of_a_new_kind_is_a_line_in_the_table(monkeypatch: pytest.Monkey
 
 def test_groups_of_views_differ_in_size_and_scale() -> None:
     small = Group(4, 16, "small", (0.05, 0.2))
-    both = Augment(RECIPES["moco-v2"], views=2, size=40, seed=3, fields=("image", "depth"), more=[small])
-    alone = Augment(RECIPES["moco-v2"], views=2, size=40, seed=3, fields=("image", "depth"))
+    both = Augment(POLICIES["moco-v2"], views=2, size=40, seed=3, fields=("image", "depth"), more=[small])
+    alone = Augment(POLICIES["moco-v2"], views=2, size=40, seed=3, fields=("image", "depth"))
     fields, index = {name: scenes()[name] for name in both.fields}, torch.arange(SAMPLES)
     plan = both.plan(index, 1)
     views = both.apply(fields, plan)
@@ -142,7 +142,7 @@ def test_groups_of_views_differ_in_size_and_scale() -> None:
     half = both.apply({name: field[5:9] for name, field in fields.items()}, both.plan(index[5:9], 1))
     assert all(torch.equal(half[name], view[:, 5:9]) for name, view in views.items())
     with pytest.raises(ValueError, match="groups of views need names of their own"):
-        Augment(RECIPES["cmc"], views=1, size=16, seed=0, more=[Group(1, 8)])
+        Augment(POLICIES["cmc"], views=1, size=16, seed=0, more=[Group(1, 8)])
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -150,7 +150,7 @@ def test_groups_are_cut_by_workers_too(workers: int) -> None:
     scenes = Scenes(12, size=32).select(("image", "depth"))
     whole, source = scenes.batch(torch.arange(12)), Subset(scenes, torch.arange(12))
     source.size = None  # so that samples are read one by one
-    augment = Augment(RECIPES["cmc"], views=1, size=24, seed=3, fields=source.selected, more=[Group(2, 8, "small")])
+    augment = Augment(POLICIES["cmc"], views=1, size=24, seed=3, fields=source.selected, more=[Group(2, 8, "small")])
     for batch in Loader(source, batch_size=4, seed=0, stop=3, workers=workers, crop=augment.crop):
         assert batch.cut
         assert {name: tuple(crops.shape[1:]) for name, crops in batch.fields.items()} == {

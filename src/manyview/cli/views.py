@@ -52,6 +52,6 @@ def run(words: list[str]) -> None:
         gallery(images, augment, args.out, index=list(shown), names=ids, split=split)
     except OSError as error:
         raise UserError(f"--out {args.out} cannot be written ({error.strerror}): choose another place") from error
-    view, area = config.views, augment.recipe.scale[0]
-    what = f"views of {view.image_size} px, recipe {view.augment}, crops from {area:.0%} of the area"
+    view, area = config.views, augment.policy.scale[0]
+    what = f"views of {view.image_size} px, augmentation {view.augment}, crops from {area:.0%} of the area"
     console.print(f"{args.out}: {what} (--preset {config.run.preset})", soft_wrap=True)

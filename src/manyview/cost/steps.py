@@ -15,7 +15,7 @@ from manyview.fields import IMAGE
 from manyview.methods import find
 from manyview.methods.base import Method
 from manyview.train import build_optimizer, build_schedule, train
-from manyview.views import Augment, Plan, recipe
+from manyview.views import Augment, Plan, policy
 
 __all__ = [
     "MOMENTUM",
@@ -51,7 +51,7 @@ def method_of(name: str, *, queue: int = QUEUE, backbone: str = "tiny", **settin
 
 
 def augmentation(views: int, size: int) -> Augment:
-    return Augment(recipe("moco-v2"), views=views, size=size, seed=0)
+    return Augment(policy("moco-v2"), views=views, size=size, seed=0)
 
 
 class Ready(Augment):

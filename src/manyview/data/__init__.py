@@ -7,11 +7,12 @@ from manyview.data.folder import Folder, ImageFiles
 from manyview.data.known import KNOWN, open_known
 from manyview.data.loader import Batch, Loader
 from manyview.data.packed import Packed, SizesDifferError, cache_path, pack, pack_once
-from manyview.data.parts import fewer, imbalanced
 from manyview.data.patterns import is_pattern, is_tar, tars_in, tars_matching
 from manyview.data.source import NoTestSplit, Source, Subset, Unreadable, check_unreadable, holdout, note
+from manyview.data.subsets import fewer, imbalanced
 from manyview.data.tar import Shards, Tar
 from manyview.errors import UserError
+from manyview.registry import entry_points
 
 __all__ = [
     "Batch",
@@ -51,6 +52,9 @@ def open_source(spec: str, *, split: str = "train", labelled: bool = True, camer
     A directory with image/ and depth/, segmentation/ or normals/, or files KEY.jpg with KEY.depth.png and so on, has
     these fields too; `camera` measured the depth. Normals are computed from depth where there are none.
 
+    Another package adds NAME, and NAME:… after it, by a function that turns the whole of `spec` into a `Source`, which
+    it registers as the entry point NAME in the group manyview.sources.
+
     `split` is "train", "test", or "pretrain": all images that may be learnt from, labelled or not (STL-10 has more of
     them than "train"; elsewhere it is the same). Small images of one size are packed once into $MANYVIEW_CACHE
     (~/.cache/manyview) and read from there.
@@ -60,6 +64,8 @@ def open_source(spec: str, *, split: str = "train", labelled: bool = True, camer
     name, colon, rest = spec.partition(":")
     if name == "scenes":
         return _scenes(spec, rest if colon else None, split, labelled)
+    if name in entry_points("manyview.sources"):
+        return _registered(name, spec, split, labelled)
     if name in KNOWN:
         if not rest:
             raise UserError(f"'{spec}' does not say where the set lies: use {name}:DIRECTORY")
@@ -81,11 +87,21 @@ def _scenes(spec: str, samples: str | None, split: str, labelled: bool) -> Sourc
     return pack_once(source, cache_path(source, source.fingerprint), labelled=labelled)
 
 
+def _registered(name: str, spec: str, split: str, labelled: bool) -> Source:
+    """What the function of another package makes of `spec`."""
+    if split == "test":
+        raise NoTestSplit(f"'{spec}' has no test split: name other images with --test-data")
+    source: Source = entry_points("manyview.sources")[name].load()(spec)
+    if not labelled:
+        source.labels, source.classes = None, ()
+    return source
+
+
 def _open_path(spec: str, split: str, labelled: bool, camera: Camera) -> Source:
     path = Path(spec).expanduser()
     exists = bool(spec) and path.exists()  # an empty word, as an unset variable leaves, is not the directory we are in
     if not exists and not is_pattern(spec):
-        sets = ", ".join(["scenes", "scenes:N", *(f"{name}:ROOT" for name in KNOWN)])
+        sets = ", ".join(["scenes", "scenes:N", *(f"{name}:ROOT" for name in KNOWN), *entry_points("manyview.sources")])
         raise UserError(
             f"'{spec}' does not exist and is not a known set: "
             f"give a directory, a .tar, a pattern of .tar files, a packed .safetensors, or one of {sets}"

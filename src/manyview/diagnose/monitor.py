@@ -40,10 +40,10 @@ class ContrastMonitor:
         workers: int = 0,
         samples: int = SAMPLES,
     ) -> None:
-        """`augment` gives recipe, size and seed; `name` tells the user what `source` is. Unreadable images are
+        """`augment` gives policy, size and seed; `name` tells the user what `source` is. Unreadable images are
         passed over; `workers` processes read those that are not at hand as arrays."""
         self.name, self.fingerprint, self.t_neg = name, source.fingerprint, t_neg
-        self.augment = Augment(augment.recipe, views=VIEWS, size=augment.size, seed=augment.seed, fields=augment.fields)
+        self.augment = Augment(augment.policy, views=VIEWS, size=augment.size, seed=augment.seed, fields=augment.fields)
         self.index, self.crops = _cut(source.select(augment.fields), self.augment, workers, samples)
         if len(self) < 2:
             raise UserError(

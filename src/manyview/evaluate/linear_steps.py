@@ -20,13 +20,13 @@ from manyview.evaluate.schedule import Steps
 from manyview.evaluate.score import accuracy
 from manyview.evaluate.split import Split
 from manyview.views.augment import Augment
-from manyview.views.recipes import Recipe
+from manyview.views.policies import Policy
 
 __all__ = ["LinearSteps"]
 
 INIT_TAG = 0x1217
 # The encoder normalises by itself, so the views stay in [0, 1].
-CROPS_AND_FLIPS = Recipe(
+CROPS_AND_FLIPS = Policy(
     scale=(0.08, 1.0), flip=0.5, jitter=0, grey=0, blur=0, solarise=0, mean=(0, 0, 0), std=(1, 1, 1)
 )
 

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from manyview.data.parts import counts_in_words
+from manyview.data.subsets import counts_in_words
 from manyview.diagnose.facts import Facts, number
 from manyview.diagnose.words import spelled
 from manyview.encoders.backbones import OWN

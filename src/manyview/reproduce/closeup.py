@@ -51,7 +51,7 @@ class Batch:
 def batch_of(run: Path, setting: Setting, size: int) -> Batch:
     method, config = saved_config(run)
     source, plain = tested_images(setting), build_augment(method, config)
-    augment = Augment(plain.recipe, views=VIEWS, size=plain.size, seed=plain.seed)
+    augment = Augment(plain.policy, views=VIEWS, size=plain.size, seed=plain.seed)
     numbers = counter.permutation(len(source), config.run.seed, _TAG)[:size].tolist()
     samples = [source.read(number) for number in numbers]
     views = augment.views_of(samples, numbers, _EPOCH)

@@ -23,7 +23,7 @@ from manyview.reproduce.looks import tested_images
 from manyview.reproduce.setting import Setting
 from manyview.run.device import pick_device
 from manyview.run.saved import saved_config
-from manyview.views import Augment, recipe
+from manyview.views import Augment, policy
 
 __all__ = ["BINS", "Spread", "samples", "similarity_and_variance", "two_sample"]
 
@@ -57,7 +57,7 @@ class Spread:
     def __call__(self, run: Path, setting: Setting) -> list[Row]:
         _, config = saved_config(run)
         encoder, source = load(run).to(pick_device(setting.device)), self.source(setting)
-        plain = recipe(config.views.augment, min_crop=config.views.min_crop, normalise=False)  # the encoder does it
+        plain = policy(config.views.augment, min_crop=config.views.min_crop, normalise=False)  # the encoder does it
         augment = Augment(plain, views=self.views, size=config.views.image_size, seed=config.run.seed)
         chosen = counter.permutation(len(source), config.run.seed, _TAG)[: self.images].tolist()
         parts = [

@@ -18,8 +18,8 @@ from manyview.run.device import pick_device
 from manyview.run.monitors import contrast_monitor, knn_sources
 from manyview.run.normalisation import measure_views
 from manyview.train import build_optimizer, build_schedule
-from manyview.views import Augment, recipe
-from manyview.views.recipes import RAND
+from manyview.views import Augment, policy
+from manyview.views.policies import RAND
 
 __all__ = ["Training", "build", "build_augment"]
 
@@ -86,7 +86,7 @@ def build_augment(kind: type[Method], config: AnyConfig) -> Augment:
             f"{', '.join(others)}: use --augment {config.views.augment.removesuffix(RAND)}"
         )
     return Augment(
-        recipe(
+        policy(
             config.views.augment,
             min_crop=config.views.min_crop,
             normalise=encoder.split is None,  # else the encoder does it

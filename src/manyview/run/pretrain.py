@@ -20,7 +20,7 @@ from manyview import distributed
 from manyview.atomic import replacing
 from manyview.config import AnyConfig, plain
 from manyview.data import Loader, Source, check_unreadable
-from manyview.data.parts import counts_in_words
+from manyview.data.subsets import counts_in_words
 from manyview.diagnose import ContrastMonitor
 from manyview.encoders import load, random_like, save_backbone
 from manyview.errors import Stopped, UserError
@@ -333,8 +333,8 @@ def announce(kind: type[Method], config: AnyConfig, source: Source, training: Tr
     table.add_row("preset", f"{config.run.preset} (--preset)")
     table.add_row(
         "data",
-        f"{len(source)} images, views of {config.views.image_size} px, recipe {config.views.augment}, crops from "
-        f"{training.augment.recipe.scale[0]:.0%} of the area",
+        f"{len(source)} images, views of {config.views.image_size} px, augmentation {config.views.augment}, crops from "
+        f"{training.augment.policy.scale[0]:.0%} of the area",
     )
     if config.data.imbalance != "none":
         counts = counts_in_words(source.class_counts)

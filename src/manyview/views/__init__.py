@@ -3,6 +3,6 @@
 from manyview.views.augment import Augment, Group
 from manyview.views.gallery import gallery, picture, png
 from manyview.views.plan import Plan
-from manyview.views.recipes import RECIPES, Recipe, recipe
+from manyview.views.policies import POLICIES, Policy, policy
 
-__all__ = ["RECIPES", "Augment", "Group", "Plan", "Recipe", "gallery", "picture", "png", "recipe"]
+__all__ = ["POLICIES", "Augment", "Group", "Plan", "Policy", "gallery", "picture", "png", "policy"]

@@ -18,8 +18,8 @@ from manyview import counter
 from manyview.fields import FIELDS, IMAGE
 from manyview.views.colour import Jitter, compiled_hue, greyscale, hue, solarise, where
 from manyview.views.plan import ORDERS, Plan
+from manyview.views.policies import Policy
 from manyview.views.randaugment import RandAugment, RandPlan
-from manyview.views.recipes import Recipe
 from manyview.views.space import Blur, nearest, pick, resize
 
 __all__ = ["Augment", "Group"]
@@ -106,7 +106,7 @@ class Group:
     size: int
     name: str = ""
     scale: tuple[float, float] | None = None
-    """Share of the area that a crop covers; the recipe's unless given."""
+    """Share of the area that a crop covers; the policy's unless given."""
 
     def __call__(self, field: str) -> str:
         """What the group's views of a field are called."""
@@ -125,15 +125,15 @@ def _check(name: str, x: Tensor, samples: int, cut: Group | None) -> None:
 
 
 class Augment:
-    """Makes `views` views of `size` × `size` pixels of every sample, as a recipe says; `more` groups of other sizes.
+    """Makes `views` views of `size` × `size` pixels of every sample, as a policy says; `more` groups of other sizes.
 
-    augment = Augment(recipe("moco-v2"), views=2, size=32, seed=0)
+    augment = Augment(policy("moco-v2"), views=2, size=32, seed=0)
     views = augment.apply({"image": images}, augment.plan(index, epoch))["image"]
     """
 
     def __init__(
         self,
-        recipe: Recipe,
+        policy: Policy,
         *,
         views: int,
         size: int,
@@ -144,38 +144,38 @@ class Augment:
     ) -> None:
         """`compile` fuses the turn of the hue, the only operation that gains by it; the results agree to rounding.
         All `fields` of a sample are cut and mirrored alike."""
-        self.recipe, self.views, self.size, self.seed, self.compile = recipe, views, size, seed, compile
+        self.policy, self.views, self.size, self.seed, self.compile = policy, views, size, seed, compile
         self.fields, self.groups = tuple(fields), (Group(views, size), *more)
         if len({group.name for group in self.groups}) < len(self.groups):
             raise ValueError(f"groups of views need names of their own: {[group.name for group in self.groups]}")
-        self.mean, self.std = recipe.mean, recipe.std  # of images
-        self._shift = -torch.tensor(recipe.mean) / torch.tensor(recipe.std)
-        self._rand = RandAugment(operations=recipe.rand_operations, magnitude=recipe.rand_magnitude, seed=seed)
+        self.mean, self.std = policy.mean, policy.std  # of images
+        self._shift = -torch.tensor(policy.mean) / torch.tensor(policy.std)
+        self._rand = RandAugment(operations=policy.rand_operations, magnitude=policy.rand_magnitude, seed=seed)
         self._blur = {
-            side: Blur(side, min(math.ceil(3 * recipe.sigma[1]), side - 1))
+            side: Blur(side, min(math.ceil(3 * policy.sigma[1]), side - 1))
             for side in {group.size for group in self.groups}
         }
 
     def plan(self, index: Tensor, epoch: int) -> Plan:
         """The parameters of all views of the samples `index` (N,), group after group."""
-        recipe = self.recipe
+        policy = self.policy
         area, ratio, position, rest = self._draw(index, epoch, _DRAWS)
         flip, jitter, order, brightness, contrast, saturation, hue, grey, blur, sigma, solarise = rest.unbind(-1)
         return Plan(
             area=area,
             ratio=ratio,
             position=position,
-            flip=flip < recipe.flip,
-            jitter=jitter < recipe.jitter,
+            flip=flip < policy.flip,
+            jitter=jitter < policy.jitter,
             order=(order * len(ORDERS)).long(),
-            brightness=_factor(brightness, recipe.brightness),
-            contrast=_factor(contrast, recipe.contrast),
-            saturation=_factor(saturation, recipe.saturation),
-            hue=_between(hue, -recipe.hue, recipe.hue),
-            grey=grey < recipe.grey,
-            blur=blur < recipe.blur,
-            sigma=_between(sigma, *recipe.sigma),
-            solarise=solarise < recipe.solarise,
+            brightness=_factor(brightness, policy.brightness),
+            contrast=_factor(contrast, policy.contrast),
+            saturation=_factor(saturation, policy.saturation),
+            hue=_between(hue, -policy.hue, policy.hue),
+            grey=grey < policy.grey,
+            blur=blur < policy.blur,
+            sigma=_between(sigma, *policy.sigma),
+            solarise=solarise < policy.solarise,
             **self._rand.plan(index, epoch, self._count)._asdict(),
         )
 
@@ -184,9 +184,9 @@ class Augment:
         view, draw = (torch.arange(count, device=index.device) for count in (self._count, sum(draws)))
         uniform = counter.uniform(self.seed, _TAG, epoch, index.view(-1, 1, 1), view.view(-1, 1), draw)
         area, ratio, *rest = uniform.split(draws, -1)
-        low, high = self.recipe.ratio
+        low, high = self.policy.ratio
         areas = [
-            _between(part, *(group.scale or self.recipe.scale))
+            _between(part, *(group.scale or self.policy.scale))
             for group, part in zip(self.groups, area.split([group.views for group in self.groups], 1), strict=True)
         ]
         return [torch.cat(areas, 1), _between(ratio, math.log(low), math.log(high)), *rest]
@@ -202,7 +202,7 @@ class Augment:
         # In float64, because a last bit that depends on the place in the batch must not move a box.
         area, ratio = area.double() * (height * width), ratio.double().exp()
         tried = torch.stack(((area / ratio).sqrt(), (area * ratio).sqrt()), -1).round().long()  # (N, V, tries, 2)
-        narrow, wide = self.recipe.ratio
+        narrow, wide = self.policy.ratio
         whole = torch.tensor((height, width), device=tried.device)
         largest = torch.tensor((min(height, round(width / narrow)), min(width, round(height * wide)))).to(whole)
         fits = ((tried > 0) & (tried <= whole)).all(-1)
@@ -308,7 +308,7 @@ class Augment:
             run = slice(start, start + len(part))
             box = boxes[run] if boxes is not None else None
             x = self._render(images.index_select(0, source[run]), box, script.part(run), size)
-            if self.recipe.rand_operations:
+            if self.policy.rand_operations:
                 x = self._randomise(x, RandPlan(plan.operation[run], plan.backwards[run]), size)
             self._put(x, out, place[run])
             start += len(part)
@@ -316,7 +316,7 @@ class Augment:
 
     def _render(self, images: Tensor, boxes: Tensor | None, script: _Script, size: int) -> Tensor:
         """Views of images (B, 3, H, W) uint8 -> (3, B, size²) in 0 … 255. The script is one of a part by `_grouped`."""
-        recipe = self.recipe
+        policy = self.policy
         x = images.transpose(0, 1)
         if boxes is None:
             x = where(script.flip, x, lambda part: part.flip(-1))
@@ -324,15 +324,15 @@ class Augment:
         if boxes is not None:
             x = resize(x, boxes, torch.tensor(script.flip, device=x.device), size)
         x = x.flatten(2)
-        if recipe.grey_first:
+        if policy.grey_first:
             x = greyscale(x, script.grey)
         alone = x.shape[1] == 1 and x.shape[2] >= _ALONE
         script.jitter.apply(x, compiled_hue() if self.compile else hue, alone=alone)
-        if not recipe.grey_first:
+        if not policy.grey_first:
             x = greyscale(x, script.grey)
         if script.blur[0]:
             x = self._blur[size](x.unflatten(2, (size, size)), script.sigma).flatten(2)
-        return where(script.solarise, x, lambda part: solarise(part, recipe.threshold))
+        return where(script.solarise, x, lambda part: solarise(part, policy.threshold))
 
     def _randomise(self, x: Tensor, plan: RandPlan, size: int) -> Tensor:
         """(3, B, size²) in 0 … 255, by RandAugment."""
@@ -342,7 +342,7 @@ class Augment:
     def _put(self, x: Tensor, out: Tensor, place: Tensor) -> None:
         """Normalise views (3, B, size²) in 0 … 255 and write them to their places in (…, size², 3)."""
         for plane, channel, shift, std in zip(
-            x, out.unbind(-1), self._shift.to(x.device), self.recipe.std, strict=True
+            x, out.unbind(-1), self._shift.to(x.device), self.policy.std, strict=True
         ):
             if len(place) == 1:  # in one pass
                 torch.add(shift, plane, alpha=1 / (255 * std), out=channel[int(place)].unsqueeze(0))

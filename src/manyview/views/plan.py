@@ -30,7 +30,7 @@ class Plan(NamedTuple):
     blur: Tensor
     sigma: Tensor
     solarise: Tensor
-    operation: Tensor  # (N, V, operations) of RandAugment, as a number in its list; none unless the recipe has it
+    operation: Tensor  # (N, V, operations) of RandAugment, as a number in its list; none unless the policy has it
     backwards: Tensor  # (N, V, operations) bool: in the other direction
 
     def map(self, function: Callable[[Tensor], Tensor]) -> "Plan":

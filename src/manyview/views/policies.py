@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from manyview.errors import UserError
 
-__all__ = ["RECIPES", "Recipe", "recipe"]
+__all__ = ["POLICIES", "Policy", "policy"]
 
 Channels = tuple[float, float, float]
 
@@ -13,7 +13,7 @@ _IMAGENET_STD: Channels = (0.229, 0.224, 0.225)
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Policy:
     """The parameters of one pipeline, in the order in which its operations run (greyscale first if `grey_first`).
 
     A factor is uniform in [max(0, 1 − strength), 1 + strength]; the hue turns by up to ±`hue` of the colour circle.
@@ -40,27 +40,27 @@ class Recipe:
 
 
 RAND = "+ra"
-RECIPES: dict[str, Recipe] = {
-    "moco-v1": Recipe(grey_first=True),
-    "moco-v2": Recipe(jitter=0.8, hue=0.1, blur=0.5),
-    "simclr": Recipe(scale=(0.08, 1.0), jitter=0.8, brightness=0.8, contrast=0.8, saturation=0.8, hue=0.2, blur=0.5),
-    "cmc": Recipe(jitter=0.0, grey=0.0),
+POLICIES: dict[str, Policy] = {
+    "moco-v1": Policy(grey_first=True),
+    "moco-v2": Policy(jitter=0.8, hue=0.1, blur=0.5),
+    "simclr": Policy(scale=(0.08, 1.0), jitter=0.8, brightness=0.8, contrast=0.8, saturation=0.8, hue=0.2, blur=0.5),
+    "cmc": Policy(jitter=0.0, grey=0.0),
     # The next three are Algorithm 1 of the CACR paper.
-    "cifar": Recipe(mean=(0.4914, 0.4822, 0.4465), std=(0.2023, 0.1994, 0.2010)),
-    "cifar100": Recipe(mean=(0.5071, 0.4867, 0.4408), std=(0.2675, 0.2565, 0.2761)),
-    "stl10": Recipe(scale=(0.08, 1.0), mean=(0.4409, 0.4279, 0.3868), std=(0.2683, 0.2610, 0.2687)),
+    "cifar": Policy(mean=(0.4914, 0.4822, 0.4465), std=(0.2023, 0.1994, 0.2010)),
+    "cifar100": Policy(mean=(0.5071, 0.4867, 0.4408), std=(0.2675, 0.2565, 0.2761)),
+    "stl10": Policy(scale=(0.08, 1.0), mean=(0.4409, 0.4279, 0.3868), std=(0.2683, 0.2610, 0.2687)),
 }
 
 
-def recipe(name: str, *, min_crop: float | None = None, normalise: bool = True) -> Recipe:
-    """The recipe that `--augment` names, with its smallest crops changed if asked; without `normalise` views stay in
+def policy(name: str, *, min_crop: float | None = None, normalise: bool = True) -> Policy:
+    """The policy that `--augment` names, with its smallest crops changed if asked; without `normalise` views stay in
     [0, 1]. With "+ra" behind its name two operations of RandAugment follow."""
     base = name.removesuffix(RAND)
-    if base not in RECIPES:
+    if base not in POLICIES:
         raise UserError(
-            f"--augment {name} is not known: choose one of {', '.join(RECIPES)}, perhaps with {RAND} behind"
+            f"--augment {name} is not known: choose one of {', '.join(POLICIES)}, perhaps with {RAND} behind"
         )
-    named = replace(RECIPES[base], rand_operations=2) if name.endswith(RAND) else RECIPES[base]
+    named = replace(POLICIES[base], rand_operations=2) if name.endswith(RAND) else POLICIES[base]
     if not normalise:
         named = replace(named, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
     if min_crop is None:

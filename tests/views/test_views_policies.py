@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from manyview.errors import UserError
-from manyview.views import RECIPES, recipe
+from manyview.views import POLICIES, policy
 
 
 def test_the_names_that_a_user_can_choose() -> None:
-    assert list(RECIPES) == ["moco-v1", "moco-v2", "simclr", "cmc", "cifar", "cifar100", "stl10"]
+    assert list(POLICIES) == ["moco-v1", "moco-v2", "simclr", "cmc", "cifar", "cifar100", "stl10"]
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_a_recipe_holds_the_numbers_of_its_paper(
     grey_first: bool,
     blur: float,
 ) -> None:
-    chosen = recipe(name)
+    chosen = policy(name)
     assert (chosen.scale, chosen.jitter) == (scale, jitter)
     assert (chosen.brightness, chosen.contrast, chosen.saturation, chosen.hue) == strengths
     assert (chosen.grey, chosen.grey_first, chosen.flip) == (0.2, grey_first, 0.5)
@@ -50,15 +50,15 @@ def test_a_recipe_holds_the_numbers_of_its_paper(
 def test_a_recipe_normalises_as_its_data_set_does(
     name: str, mean: tuple[float, float, float], std: tuple[float, float, float]
 ) -> None:
-    assert (recipe(name).mean, recipe(name).std) == (mean, std)
+    assert (policy(name).mean, policy(name).std) == (mean, std)
 
 
 def test_an_unknown_name_says_which_flag_and_which_choices() -> None:
     with pytest.raises(UserError, match=r"--augment moco-v9 .*moco-v1, moco-v2, simclr, cmc, cifar, cifar100, stl10"):
-        recipe("moco-v9")
+        policy("moco-v9")
 
 
 def test_the_smallest_crop_can_be_chosen() -> None:
-    assert recipe("moco-v2", min_crop=0.5) == replace(recipe("moco-v2"), scale=(0.5, 1.0))
+    assert policy("moco-v2", min_crop=0.5) == replace(policy("moco-v2"), scale=(0.5, 1.0))
     with pytest.raises(UserError, match=r"--min-crop 0.0 must lie above 0 and be at most 1"):
-        recipe("moco-v2", min_crop=0.0)
+        policy("moco-v2", min_crop=0.0)

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from manyview.counter import bits
 from manyview.data import Folder, Loader, Packed, Source, fewer, imbalanced, open_source, pack
-from manyview.data.parts import FEWER_TAG, IMBALANCE_TAG, Rule, counts_in_words, kept_share
 from manyview.data.source import Arrays
+from manyview.data.subsets import FEWER_TAG, IMBALANCE_TAG, Rule, counts_in_words, kept_share
 from manyview.errors import UserError
 
 RULES = pytest.mark.parametrize("rule", ["linear", "exponential"])
