@@ -46,7 +46,7 @@ class EncoderConfig:
     dim: Annotated[int, AtLeastOne] = 128
     """Dimension of the embedding."""
     split: str | None = None
-    """Views of a sample that go to networks of their own, such as lab (L and ab) or lab,depth; `cmc` sets it by
+    """One network per view, for these views of a sample, such as lab (L and ab) or lab,depth. `cmc` sets it by
     --views."""
 
     @property
