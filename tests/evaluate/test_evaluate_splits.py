@@ -56,7 +56,7 @@ def test_the_own_test_split_comes_first(monkeypatch: pytest.MonkeyPatch) -> None
             self.arrays = {"image": torch.zeros(4, 3, 2, 2).byte()}
             self.labels, self.classes = torch.arange(4), tuple("abcd")
 
-    def fake(spec: str, *, split: str = "train", labelled: bool = True) -> Source:
+    def fake(spec: str, *, split: str = "train", labelled: bool = True, camera: object = None) -> Source:
         opened.append(f"{spec} {split}")
         return Labelled(split)
 

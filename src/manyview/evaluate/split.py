@@ -5,6 +5,7 @@ from typing import NamedTuple
 import torch
 
 from manyview.data import open_source
+from manyview.data.fieldfiles import KINECT_MM, Camera
 from manyview.data.source import NoTestSplit, Source, Subset, holdout
 from manyview.errors import UserError
 
@@ -22,9 +23,9 @@ class Split(NamedTuple):
     """Where the test samples come from, as shown to the user."""
 
 
-def splits(data: str, test_data: str | None = None) -> Split:
+def splits(data: str, test_data: str | None = None, *, camera: Camera = KINECT_MM) -> Split:
     """Tests on `test_data`, else on the test split of `data`, else on a part of `data` that is held out by hash."""
-    train = _labelled(open_source(data), f"--data {data}")
+    train = _labelled(open_source(data, camera=camera), f"--data {data}")
     if test_data is not None:
         test = _labelled(open_test(test_data), f"--test-data {test_data}")
         if test.fingerprint == train.fingerprint:

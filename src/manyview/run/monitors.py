@@ -1,7 +1,7 @@
 """The data of what is measured during training: kNN accuracy and contrast."""
 
 from manyview.config import AnyConfig
-from manyview.data import Source, open_source
+from manyview.data import Camera, Source, open_source
 from manyview.diagnose import ContrastMonitor
 from manyview.errors import UserError
 from manyview.evaluate.split import open_test, splits
@@ -18,7 +18,7 @@ def knn_sources(config: AnyConfig, source: Source) -> tuple[Source, Source] | No
         raise UserError(
             f"--knn-every {config.run.knn_every} needs labels, but --data {config.data.data} has none: use 0"
         )
-    train_set, test_set, _ = splits(config.data.data)
+    train_set, test_set, _ = splits(config.data.data, camera=Camera(config.data.depth_scale, config.data.intrinsics))
     return train_set, test_set
 
 
