@@ -6,8 +6,8 @@ import pytest
 
 from manyview.errors import UserError
 from manyview.reproduce import RECIPES, Setting
+from manyview.reproduce.job import Store
 from manyview.reproduce.recipe import Found
-from manyview.reproduce.store import Store
 
 
 def test_times_count_as_the_papers_where_their_ratios_are() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from manyview.diagnose import Finding
-from manyview.reproduce.diagnosis import over_runs
+from manyview.reproduce.page import over_runs
 
 WELL = Finding("good", "Embeddings", "Not collapsed.")
 COLLAPSED = Finding("problem", "Embeddings", "Collapsed.", "Try a lower --lr.")
@@ -16,7 +16,7 @@ HIGH = Finding("warning", "Loss", "Near chance.", "More --epochs.")
 def diagnosed(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Finding]]:
     """What is found, by the name of the run's directory."""
     found: dict[str, list[Finding]] = {}
-    monkeypatch.setattr("manyview.reproduce.diagnosis.findings", lambda run: found[run.name])
+    monkeypatch.setattr("manyview.reproduce.page.findings", lambda run: found[run.name])
     return found
 
 

@@ -15,12 +15,11 @@ from manyview.errors import UserError
 from manyview.methods import find as find_method
 from manyview.reproduce import RECIPES, Scale, Setting, find
 from manyview.reproduce.cacr import Imbalance
-from manyview.reproduce.closeup import TILES
 from manyview.reproduce.curve import Curves
-from manyview.reproduce.job import Training
+from manyview.reproduce.job import IMAGES, RUN, Store, Training
+from manyview.reproduce.looks import TILES
 from manyview.reproduce.page import png, titled
 from manyview.reproduce.recipe import Found, Recipe
-from manyview.reproduce.store import IMAGES, RUN, Store
 from manyview.reproduce.sweep import Sweep
 from manyview.run import presets
 from manyview.run.flags import parse_config

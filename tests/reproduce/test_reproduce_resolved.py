@@ -12,10 +12,9 @@ from manyview.errors import UserError
 from manyview.evaluate.knn import Knn
 from manyview.methods import find
 from manyview.reproduce import RECIPES, Setting, resolved
-from manyview.reproduce.job import Training
+from manyview.reproduce.job import Store, Training
 from manyview.reproduce.looks import Accuracy
 from manyview.reproduce.resolved import Images, described, differing, images_in_words, of_config, of_fields, resolve
-from manyview.reproduce.store import Store
 from manyview.run import presets
 from manyview.run.flags import parse_run
 

@@ -10,10 +10,9 @@ from invented import made_up
 
 from manyview.errors import UserError
 from manyview.reproduce import RECIPES, Setting, write_results
-from manyview.reproduce.job import Row
-from manyview.reproduce.results import SETTINGS, USUAL, content, sections
-from manyview.reproduce.store import SETTINGS as SETTINGS_FILE
-from manyview.reproduce.store import Store, known
+from manyview.reproduce.job import SETTINGS as SETTINGS_FILE
+from manyview.reproduce.job import Row, Store, known
+from manyview.reproduce.page import SETTINGS, USUAL, content, sections
 
 ROOT = Path(__file__).parents[2]
 

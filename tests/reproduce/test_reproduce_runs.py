@@ -19,15 +19,12 @@ from manyview import reproduce
 from manyview.cli import main
 from manyview.errors import UserError
 from manyview.evaluate.knn import Knn
-from manyview.reproduce.closeup import Map
-from manyview.reproduce.job import Job, Row, Training, alone, place
-from manyview.reproduce.looks import Accuracy, AccuracyCurve, EntropyCurve, HeldOut
+from manyview.reproduce.job import Job, Row, Store, Training, alone, place
+from manyview.reproduce.looks import Accuracy, AccuracyCurve, EntropyCurve, HeldOut, Map, Spread
 from manyview.reproduce.recipe import Recipe
 from manyview.reproduce.resolved import Resolved
 from manyview.reproduce.runner import Clock, carry_out, done_of
 from manyview.reproduce.setting import Setting
-from manyview.reproduce.spread import Spread
-from manyview.reproduce.store import Store
 from manyview.reproduce.sweep import Sweep
 from manyview.reproduce.verdict import Comparison
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
-from manyview.reproduce.spread import samples, similarity_and_variance, two_sample
+from manyview.reproduce.looks import samples, similarity_and_variance, two_sample
 
 
 def test_similarity_and_variance_are_those_of_the_paper() -> None:

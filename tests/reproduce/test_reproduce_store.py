@@ -7,11 +7,10 @@ import pytest
 from rich.console import Console
 
 from manyview.errors import UserError
-from manyview.reproduce.job import Job, Row, alone, digest, place
+from manyview.reproduce.job import SETTINGS, Job, Row, Store, alone, digest, place
 from manyview.reproduce.page import _with_code
 from manyview.reproduce.resolved import Resolved
 from manyview.reproduce.setting import Setting
-from manyview.reproduce.store import SETTINGS, Store
 
 COLUMNS = ("keys", "seed", "linear")
 

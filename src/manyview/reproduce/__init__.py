@@ -11,15 +11,13 @@ from rich.table import Table as Grid
 
 from manyview.data import open_source
 from manyview.errors import Stopped, UserError
-from manyview.reproduce.job import place
-from manyview.reproduce.page import write_files
+from manyview.reproduce.job import Store, place
+from manyview.reproduce.page import write_files, write_results
 from manyview.reproduce.recipe import Recipe
 from manyview.reproduce.recipes import RECIPES, find
 from manyview.reproduce.resolved import images_in_words
-from manyview.reproduce.results import write_results
 from manyview.reproduce.runner import TRACEBACK, Outcome, carry_out, done_of, duration
 from manyview.reproduce.setting import Scale, Setting
-from manyview.reproduce.store import Store
 from manyview.run.files import PAGE
 
 __all__ = ["RECIPES", "Outcome", "Scale", "Setting", "find", "list_recipes", "reproduce", "write_results"]

@@ -9,11 +9,10 @@ from manyview.cost.fit import fit
 from manyview.evaluate.knn import Knn
 from manyview.evaluate.linear import Linear
 from manyview.evaluate.linear_adam import LinearAdam
-from manyview.reproduce.closeup import Map, Weights
 from manyview.reproduce.costs import Costs, Steps, ratios
 from manyview.reproduce.curve import Curves
 from manyview.reproduce.job import Job, Look, Row, Training, Weighing
-from manyview.reproduce.looks import CONTRAST_AT_END, Accuracy, AccuracyCurve, EntropyCurve, HeldOut
+from manyview.reproduce.looks import CONTRAST_AT_END, Accuracy, AccuracyCurve, EntropyCurve, HeldOut, Map, Weights
 from manyview.reproduce.pictures import Neighbourhood, QueryWeights
 from manyview.reproduce.recipe import Found, Recipe, Runs
 from manyview.reproduce.setting import Setting, length

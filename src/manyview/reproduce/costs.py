@@ -7,11 +7,10 @@ from typing import ClassVar
 from matplotlib.figure import Figure
 
 from manyview.errors import UserError
-from manyview.reproduce.job import machine
+from manyview.reproduce.job import Store, machine
 from manyview.reproduce.plots import Curve, bars, curves, figure
 from manyview.reproduce.recipe import Found, Recipe
 from manyview.reproduce.setting import Setting
-from manyview.reproduce.store import Store
 from manyview.reproduce.verdict import Compared, Table, spread
 
 __all__ = ["Costs", "Steps", "ratios"]
@@ -28,14 +27,11 @@ class Costs(Recipe):
     measured: tuple[str, str, float]
     """Column, its name with the unit that it is shown in, and that unit in the column's own."""
     x: str
-    paper: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    """By kind of step and number of positives."""
+    paper: Mapping[tuple[str, str], float] = field(default_factory=dict)  # by kind of step and number of positives
     judged: Callable[[Steps], list[Compared]]
     noted: Callable[[Steps], str] = lambda _: ""
-    bar: str = ""
-    """How a row is named where each has a marker of its own instead of a place on a line."""
-    judged_by: str
-    """Caption of the comparisons."""
+    bar: str = ""  # how a row is named where each has a marker of its own instead of a place on a line
+    judged_by: str  # caption of the comparisons
 
     def columns(self, table: str = "") -> tuple[str, ...]:
         return ("method", "positives", "batch", "seed", "device", "threads", "milliseconds", "step_bytes", "seconds")

@@ -22,11 +22,9 @@ class Curves(Recipe):
     second all the way: that is judged on average over the snapshots, as those of one run are no evidence each."""
 
     imbalances: tuple[str, ...] = ("none",)
-    measured: tuple[str, ...]
-    """Columns, of which the first is drawn, and of which `max_entropy` is drawn as a line."""
+    measured: tuple[str, ...]  # columns, of which the first is drawn, and of which `max_entropy` is drawn as a line
     y: str
-    unit: tuple[str, float]
-    """In which differences are told, and how many of them the column's own is."""
+    unit: tuple[str, float]  # in which differences are told, and how many of them the column's own is
     digits: int = 1
     pairs: Callable[[Setting], Sequence[tuple[str, str]]]
     grows: Callable[[Setting, str], Sequence[str]] = lambda *_: ()

@@ -10,11 +10,10 @@ from manyview.evaluate.linear import Linear
 from manyview.evaluate.linear_sgd import LinearSgd
 from manyview.reproduce.costs import Costs, Steps
 from manyview.reproduce.job import Job, Look, Row, Training, Weighing
-from manyview.reproduce.looks import CONTRAST_AT_END, Accuracy, HeldOut
+from manyview.reproduce.looks import CONTRAST_AT_END, Accuracy, HeldOut, Spread
 from manyview.reproduce.pictures import Distributions
 from manyview.reproduce.recipe import Found, Recipe
 from manyview.reproduce.setting import Setting, length
-from manyview.reproduce.spread import Spread
 from manyview.reproduce.sweep import Search, Space, Sweep
 from manyview.reproduce.verdict import Compared, Comparison, Table, claims, over_seeds
 

@@ -1,13 +1,27 @@
-"""What recipes measure on finished runs: accuracies, and how they and the entropy of the negatives grew."""
+"""What recipes measure on finished runs: accuracies, how they and the entropy of the negatives grew, one query with its
+positives and negatives, and how much the views of an image differ."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import torch
+from scipy import stats
+from sklearn.manifold import TSNE
+from torch import Tensor
+from torch.nn import functional as F
+
+from manyview import counter
+from manyview.atomic import replacing
 from manyview.data import Source, holdout, open_source
 from manyview.data.source import track
-from manyview.diagnose.monitor import SAMPLES, ContrastMonitor
-from manyview.encoders import FrozenEncoder, load
+from manyview.diagnose import positive_similarity
+from manyview.diagnose.embeddings import separation
+from manyview.diagnose.monitor import SAMPLES, VIEWS, ContrastMonitor
+from manyview.encoders import Encoder, FrozenEncoder, load
+from manyview.errors import UserError
 from manyview.evaluate.features import extract
 from manyview.evaluate.knn import Knn
 from manyview.evaluate.linear import Linear
@@ -15,24 +29,21 @@ from manyview.evaluate.protocol import Protocol
 from manyview.evaluate.records import Record
 from manyview.evaluate.run import evaluate
 from manyview.evaluate.split import open_test
+from manyview.fields import IMAGE
+from manyview.report.pictures import thumbnail
 from manyview.reproduce.job import Row
 from manyview.reproduce.setting import Setting
 from manyview.run.build import build_augment
 from manyview.run.device import pick_device
 from manyview.run.files import read_config
 from manyview.run.saved import saved_config
-from manyview.run.snapshots import encoders_of, steps_of
+from manyview.run.snapshots import encoders_of, last_encoder, steps_of
+from manyview.views import Augment, policy
 
 __all__ = [
-    "CONTRAST_AT_END",
-    "Accuracy",
-    "AccuracyCurve",
-    "BesideRandom",
-    "EntropyCurve",
-    "HeldOut",
-    "place_in_run",
-    "tested_images",
-]
+    "CONTRAST_AT_END", "ORIGINAL", "SHOWN", "TILES", "Accuracy", "AccuracyCurve", "BesideRandom", "EntropyCurve",
+    "HeldOut", "Map", "Spread", "Weights", "samples", "tested_images", "two_sample",
+]  # fmt: skip
 
 T_NEG = 2.0  # of the entropy, for all methods
 CONTRAST_AT_END = ("--contrast-every", "10000")  # epochs; the last step is always measured, enough for the diagnosis
@@ -43,8 +54,7 @@ class Accuracy:
     """Top-1 in per cent on the test images, of classifiers fitted on the whole training set: columns knn and linear."""
 
     protocols: tuple[Protocol, ...]
-    views: tuple[str, ...] = ()
-    """Of an encoder with a network for each view, only these."""
+    views: tuple[str, ...] = ()  # of an encoder with a network for each view, only these
 
     @property
     def name(self) -> str:
@@ -176,3 +186,184 @@ def _column(record: Record) -> tuple[str, str]:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.2f}"
+
+
+SHOWN = 4  # negatives of either end
+TILES, ORIGINAL = "closeup.npz", "original"  # a file, and how the names of those images in it begin
+_CLOSEUP_TAG = 0x636C6F7365  # keeps this choice of images apart from others
+_EPOCH = -1  # training counts from 0, so that these views are never learnt from
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Views (V, N, 3, h, w) of test images, normalised and as pixels, and the images themselves; the first view of the
+    first is the query."""
+
+    views: Tensor
+    pixels: Tensor
+    originals: list[Tensor]
+
+    @torch.no_grad()
+    def distances(self, encoder: Encoder) -> tuple[Tensor, Tensor, Tensor]:
+        """Unit embeddings (V + N - 1, D) of the query, its positives and its negatives, and the squared distances from
+        the query to the positives (V - 1,) and to the negatives (N - 1,)."""
+        own = encoder.forward(self.views[:, 0])  # (V, D)
+        others = encoder.forward(self.views[0, 1:])  # (N - 1, D)
+        return torch.cat([own, others]), 2 - 2 * own[1:] @ own[0], 2 - 2 * others @ own[0]
+
+
+def batch_of(run: Path, setting: Setting, size: int) -> Batch:
+    method, config = saved_config(run)
+    source, plain = tested_images(setting), build_augment(method, config)
+    augment = Augment(plain.policy, views=VIEWS, size=plain.size, seed=plain.seed)
+    numbers = counter.permutation(len(source), config.run.seed, _CLOSEUP_TAG)[:size].tolist()
+    samples = [source.read(number) for number in numbers]
+    views = augment.views_of(samples, numbers, _EPOCH)
+    pixels = augment.values(views)[IMAGE].mul(255).round().byte()
+    return Batch(views[IMAGE], pixels, [thumbnail(sample[IMAGE]) for sample in samples])
+
+
+@dataclass(frozen=True)
+class Weights:
+    """π⁺ of the positives and π⁻ of the negatives (Eq. 3, 4), largest first; pictures of them lie beside the run."""
+
+    size: int = 128
+    name: str = "weights"
+
+    def __call__(self, run: Path, setting: Setting) -> list[Row]:
+        _, config = saved_config(run)
+        batch = batch_of(run, setting, self.size)
+        _, near, far = batch.distances(last_encoder(run))
+        found = {
+            "positive": (near, (config.method.t_pos * near).softmax(0)),
+            "negative": (far, (-config.method.t_neg * far).softmax(0)),
+        }
+        order = {role: weight.argsort(descending=True) for role, (_, weight) in found.items()}
+        ends = torch.cat([order["negative"][:SHOWN], order["negative"][-SHOWN:]])
+        tiles = torch.cat([batch.pixels[:1, 0], batch.pixels[1:, 0][order["positive"]], batch.pixels[0, 1:][ends]])
+        originals = {f"{ORIGINAL}{at}": batch.originals[at].numpy() for at in (0, *(1 + ends).tolist())}
+        with replacing(run.parent / TILES) as file:
+            np.savez(file, tiles=tiles.numpy(), **originals)
+        return [
+            {"role": role, "rank": str(rank), "distance": f"{distance[at]:.4f}", "weight": f"{weight[at]:.5f}"}
+            for role, (distance, weight) in found.items()
+            for rank, at in enumerate(order[role].tolist(), 1)
+        ]
+
+
+@dataclass(frozen=True)
+class Map:
+    """The batch in the plane by t-SNE, with the query in the middle, at three times of the training."""
+
+    size: int = 128
+    epochs: tuple[int, ...] = ()  # at the snapshots nearest to these; without any at the first, halfway and at the end
+    name: str = "map"
+
+    def __call__(self, run: Path, setting: Setting) -> list[Row]:
+        batch = batch_of(run, setting, self.size)
+        rows = []
+        for step, encoder in encoders_of(run, self.times(run)):
+            points, near, far = batch.distances(encoder)
+            plane = TSNE(perplexity=min(30.0, (len(points) - 1) / 3), init="pca", random_state=0).fit_transform(
+                points.double().numpy()
+            )
+            plane = plane - plane[0]
+            roles = ["query", *["positive"] * len(near), *["negative"] * len(far)]
+            distances = [0.0, *near.tolist(), *far.tolist()]
+            rows += [
+                {
+                    **place_in_run(run, step),
+                    "role": role,
+                    "x": f"{x:.3f}",
+                    "y": f"{y:.3f}",
+                    "distance": f"{distance:.4f}",
+                }
+                for role, (x, y), distance in zip(roles, plane.tolist(), distances, strict=True)
+            ]
+        return rows
+
+    def times(self, run: Path) -> set[int]:
+        """The steps of these snapshots; the one before the first step is none of them."""
+        kept = [step for step in steps_of(run) if step > 0]
+        if not self.epochs:
+            return {kept[0], kept[len(kept) // 2], kept[-1]}
+        epoch = {step: float(place_in_run(run, step)["epoch"]) for step in kept}
+        return {min(kept, key=lambda step: abs(epoch[step] - asked)) for asked in self.epochs}
+
+
+BINS = 200  # over the range of similarities, 0 to 1, and of variances, 0 to 1/F
+_SPREAD_TAG = 0x7370726561  # keeps this choice of images apart from others
+_AT_ONCE = 8  # images whose views are made together
+
+
+def similarity_and_variance(views: Tensor) -> tuple[Tensor, Tensor]:
+    """Unit features (V, N, F) -> for each image the mean cosine of all V×V pairs of its views (each with itself too, as
+    the paper counts), and the mean of the diagonal of their covariance."""
+    count = len(views)
+    pairs = ((count - 1) * positive_similarity(views) + 1) / count
+    return pairs, views.var(0, correction=0).mean(-1)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Counts of images by the low edges of bins of similarity and of variance."""
+
+    images: int  # fewer, where there are fewer test images
+    views: int = 32
+    training: bool = False  # from the training images, of which there must be as many
+
+    @property
+    def name(self) -> str:
+        return f"spread-{self.images}x{self.views}{'-training' * self.training}"
+
+    def __call__(self, run: Path, setting: Setting) -> list[Row]:
+        _, config = saved_config(run)
+        encoder, source = load(run).to(pick_device(setting.device)), self.source(setting)
+        plain = policy(config.views.augment, min_crop=config.views.min_crop, normalise=False)  # the encoder does it
+        augment = Augment(plain, views=self.views, size=config.views.image_size, seed=config.run.seed)
+        chosen = counter.permutation(len(source), config.run.seed, _SPREAD_TAG)[: self.images].tolist()
+        parts = [
+            similarity_and_variance(_features(encoder, source, augment, chosen[start : start + _AT_ONCE]))
+            for start in track(range(0, len(chosen), _AT_ONCE), f"{self.views} views of each image")
+        ]
+        similarities, variances = (torch.cat(each) for each in zip(*parts, strict=True))
+        width = encoder.num_features
+        return [
+            {"quantity": quantity, "low": f"{number * step:.8g}", "step": f"{step:.8g}", "count": str(count)}
+            for quantity, values, step in (
+                ("similarity", similarities, 1 / BINS),
+                ("variance", variances, 1 / (BINS * width)),
+            )
+            for number, count in sorted(Counter((values / step).floor().long().tolist()).items())
+        ]
+
+    def source(self, setting: Setting) -> Source:
+        if not self.training:
+            return tested_images(setting)
+        source = open_source(setting.train)
+        if len(source) < self.images:
+            raise UserError(
+                f"--data {setting.data} has {len(source):,} training images, and {self.images:,} are to be looked at: "
+                "name a larger set"
+            )
+        return source
+
+
+@torch.no_grad()
+def _features(encoder: FrozenEncoder, source: Source, augment: Augment, numbers: list[int]) -> Tensor:
+    """Unit features (V, n, F) of the views of some images."""
+    views = augment.views_of([source.read(number) for number in numbers], numbers, 0)[IMAGE].clamp(0, 1)
+    found = encoder(views.flatten(0, 1).to(encoder.mean.device)).cpu()
+    return F.normalize(found, dim=1).unflatten(0, views.shape[:2])  # type: ignore[no-any-return]
+
+
+def samples(rows: Sequence[Mapping[str, str]]) -> Tensor:
+    """The values of all images, each at the middle of its bin."""
+    middles = [float(row["low"]) + float(row["step"]) / 2 for row in rows]
+    return torch.tensor(middles).repeat_interleave(torch.tensor([int(row["count"]) for row in rows]))
+
+
+def two_sample(first: Tensor, second: Tensor) -> tuple[float, float]:
+    """Kolmogorov and Smirnov's D, and the probability that a value of `first` exceeds one of `second`. No p: the two
+    are of the same images, and so not independent."""
+    return float(stats.ks_2samp(first.numpy(), second.numpy()).statistic), separation(first, second)

@@ -11,11 +11,10 @@ from matplotlib.patches import Circle
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from manyview.reproduce.closeup import ORIGINAL, SHOWN, TILES
 from manyview.reproduce.job import Job, Row
+from manyview.reproduce.looks import ORIGINAL, SHOWN, TILES, samples, two_sample
 from manyview.reproduce.plots import PALETTE, figure, histograms, legend
 from manyview.reproduce.recipe import Found, Recipe, of_one_seed
-from manyview.reproduce.spread import samples, two_sample
 from manyview.reproduce.verdict import Compared, Table, paired
 
 __all__ = ["Distributions", "Neighbourhood", "QueryWeights"]
@@ -32,8 +31,7 @@ RANGE = 10
 class Distributions(Recipe):
     """Histograms over images of two methods; the first has the larger similarities, by the paper."""
 
-    methods: tuple[tuple[str, str], tuple[str, str]]
-    """Names of the methods in rows and in tables."""
+    methods: tuple[tuple[str, str], tuple[str, str]]  # names of the methods in rows and in tables
 
     def columns(self, table: str = "") -> tuple[str, ...]:
         return ("method", "seed", "steps", "quantity", "low", "step", "count", "seconds")

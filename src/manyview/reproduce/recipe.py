@@ -9,15 +9,13 @@ from typing import ClassVar
 
 from matplotlib.figure import Figure
 
-from manyview.reproduce.job import Job, Row
+from manyview.reproduce.job import Job, Row, Store
 from manyview.reproduce.setting import Setting
-from manyview.reproduce.store import Store
 from manyview.reproduce.verdict import Compared, Table, compared_table, count
 
 __all__ = ["Found", "Name", "Recipe", "Runs", "by_seed", "of_one_seed"]
 
-Runs = Callable[[Setting, int], Sequence[Job]]
-"""The jobs of one seed."""
+Runs = Callable[[Setting, int], Sequence[Job]]  # the jobs of one seed
 Name = Callable[[Mapping[str, str]], str]
 """What a row, or a job by its keys, is called: mostly a format, as "λ = {lam}".format_map."""
 
@@ -38,22 +36,15 @@ class Found:
 @dataclass(frozen=True, kw_only=True)
 class Recipe(ABC):
     name: str
-    where: str
-    """The paper's table or figure."""
+    where: str  # the paper's table or figure
     title: str
-    claim: str
-    """What the paper says, as a sentence."""
-    expectation: str
-    """What we expect of it at laptop scale, written before it was run."""
-    paper_setup: str
-    """What `--scale paper` runs, in a few words."""
-    remarks: str = ""
-    """How it was set up here and what to bear in mind."""
-    classes: int | None = None
-    """Of the set that it is about, where it cannot be another."""
+    claim: str  # what the paper says, as a sentence
+    expectation: str  # what we expect of it at laptop scale, written before it was run
+    paper_setup: str  # what `--scale paper` runs, in a few words
+    remarks: str = ""  # how it was set up here and what to bear in mind
+    classes: int | None = None  # of the set that it is about, where it cannot be another
     runs: Runs
-    takes_images: ClassVar[bool] = True
-    """False where steps are measured on random images: then `--data` plays no part."""
+    takes_images: ClassVar[bool] = True  # false where steps are measured on random images: then `--data` plays no part
 
     def set_up(self, setting: Setting) -> str:
         """The remarks, which are about a laptop's runs; at the paper's scale behind what that runs."""

@@ -10,10 +10,9 @@ from pathlib import Path
 from rich.console import Console
 
 from manyview.errors import Stopped, UserError
-from manyview.reproduce.job import LOCK, Job, alone, place
+from manyview.reproduce.job import LOCK, Job, Store, alone, place
 from manyview.reproduce.recipe import Recipe
 from manyview.reproduce.setting import Setting
-from manyview.reproduce.store import Store
 
 __all__ = ["Outcome", "carry_out", "done_of", "duration"]
 

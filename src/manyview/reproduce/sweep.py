@@ -9,11 +9,10 @@ from matplotlib.figure import Figure
 
 from manyview import counter
 from manyview.errors import UserError
-from manyview.reproduce.job import Job, Row, Training
+from manyview.reproduce.job import Job, Row, Store, Training
 from manyview.reproduce.plots import Curve, bars, curves, figure, show_points
 from manyview.reproduce.recipe import Found, Name, Recipe, by_seed, of_one_seed
 from manyview.reproduce.setting import Setting
-from manyview.reproduce.store import Store
 from manyview.reproduce.verdict import Compared, Comparison, Table, compare, paired, spread
 
 __all__ = ["Search", "Space", "Sweep", "best", "widest"]
@@ -30,15 +29,11 @@ class Sweep(Recipe):
     variables: tuple[str, ...]
     label: Name
     measured: tuple[str, ...] = ("knn", "linear")
-    x: tuple[str, str] | None = None
-    """Column and label of the horizontal axis; None draws a marker for each set-up."""
+    x: tuple[str, str] | None = None  # column and label of the horizontal axis; None draws a marker for each set-up
     evenly: bool = False
-    series: Name = "ours".format_map
-    """The line or colour of a set-up in the figure."""
-    short: Name | None = None
-    """Its name on the axis where that is not `label`."""
-    paper: Mapping[str, float] = field(default_factory=dict)
-    """Linear accuracy in the paper, by label."""
+    series: Name = "ours".format_map  # the line or colour of a set-up in the figure
+    short: Name | None = None  # its name on the axis where that is not `label`
+    paper: Mapping[str, float] = field(default_factory=dict)  # linear accuracy in the paper, by label
     on_its_set: bool = False
     """Whether the paper's numbers stand beside those of its own images only, and not of `scenes`."""
     comparisons: tuple[Comparison, ...] = ()
@@ -135,17 +130,13 @@ class Search(Sweep):
     """On a laptop every method first has the same trials, judged on held-out training images; then the best of each
     is run at full length on other seeds. `runs` are those at the paper's scale, which have no trials."""
 
-    trials: Callable[[Setting], Mapping[str, Sequence[Training]]]
-    """By method."""
+    trials: Callable[[Setting], Mapping[str, Sequence[Training]]]  # by method
     final: Callable[[Setting, int, Mapping[str, Training | None]], Sequence[Job]]
     """The runs of one seed, by the best trial of each method; without one they wait."""
-    before: Callable[[Setting], Sequence[Training]] = lambda _: ()
-    """Trials by which the common set-up was chosen."""
+    before: Callable[[Setting], Sequence[Training]] = lambda _: ()  # trials by which the common set-up was chosen
     trial_seed: int
-    method: Name
-    """Of a row, as the tables have it."""
-    settings: Name
-    """What was tried."""
+    method: Name  # of a row, as the tables have it
+    settings: Name  # what was tried
     trial_columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Variables of the files of trials, where they are not those of the recipe."""
 

@@ -9,26 +9,14 @@ from typing import Literal
 from scipy import stats
 
 __all__ = [
-    "FEWEST",
-    "Compared",
-    "Comparison",
-    "Difference",
-    "Table",
-    "claims",
-    "compare",
-    "compared_table",
-    "count",
-    "over_seeds",
-    "paired",
-    "signed",
-    "spread",
-]
+    "FEWEST", "Compared", "Comparison", "Difference", "Table", "claims", "compare", "compared_table", "count",
+    "over_seeds", "paired", "signed", "spread",
+]  # fmt: skip
 
 FEWEST = 3  # seeds below which there is no interval
 LEVEL = 1.0  # points within which two set-ups count as level
 
-Values = Mapping[str, Mapping[int, float]]
-"""By set-up and seed."""
+Values = Mapping[str, Mapping[int, float]]  # by set-up and seed
 
 
 @dataclass(frozen=True)
