@@ -39,7 +39,7 @@ def test_layers_are_probed_printed_and_drawn(run: Path, capsys: pytest.CaptureFi
     assert main(["report", str(run)]) == 0
     page = (run / "report.html").read_text()
     assert "Linear probe on cached features (regularisation 0.01) · scenes · by layer" in page
-    assert "Top-1 by layer. trained encoder: layer3 " in page
+    assert "top-1 by layer. trained encoder: layer3 " in page
 
 
 def test_the_probe_with_adam_takes_the_papers_settings(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
