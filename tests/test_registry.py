@@ -178,7 +178,7 @@ def test_a_class_is_described_by_its_docstring_or_that_of_its_config(tmp_path: P
     (tmp_path / "two.py").write_text(
         'class C:\n    """By config."""\nclass Two:\n    name = "a"\n    Config = C\nclass Frame:\n    """None."""\n'
     )
-    found = Registry("nowhere", str(tmp_path), "manyview.protocols")
+    found = Registry[object]("nowhere", str(tmp_path), "manyview.protocols", "protocol.Protocol")
     assert found.described() == {"a": "By config.", "plain": "A plain one."}
     with pytest.raises(UserError, match="no protocol 'b': choose one of a, plain"):
         found.find("b")

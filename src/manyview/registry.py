@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from manyview.errors import UserError
 
 __all__ = ["Entry", "Registry", "entry_points"]
 
+T = TypeVar("T")
 Group = Literal["manyview.methods", "manyview.protocols", "manyview.sources"]
 
 
@@ -59,32 +60,38 @@ class Declared(NamedTuple):
     kind: str
 
 
-class Registry:
+class Registry(Generic[T]):
     """The classes that assign `name` in the files of one room, and those that other packages register.
 
     The files are read, not imported. A class is described by its docstring, or by that of its `Config` where it has
-    one. A name of ours cannot be taken by another package.
+    one. A name of ours cannot be taken by another package. `base` is the class of the room that all of them extend.
     """
 
-    def __init__(self, package: str, folder: str, group: Group) -> None:
-        self.package, self.folder, self.group = package, Path(folder), group
+    def __init__(self, package: str, folder: str, group: Group, base: str) -> None:
+        self.package, self.folder, self.group, self.base = package, Path(folder), group, base
         self._own: dict[str, Declared] | None = None
 
     def described(self) -> dict[str, str]:
-        """Every name with a line that describes it: ours, then those of other packages."""
+        """Every name with a line that describes it: ours, then those of other packages. None is imported for it."""
         own, others = self.own(), entry_points(self.group)
         return {name: each.description for name, each in own.items()} | {
             name: entry.summary for name, entry in others.items() if name not in own
         }
 
-    def find(self, name: str) -> Any:
+    def find(self, name: str) -> type[T]:
         """The class of that name: only its own module is imported."""
-        if (ours := self.own().get(name)) is not None:
-            return getattr(importlib.import_module(ours.module), ours.kind)
-        if name in entry_points(self.group):
-            return entry_points(self.group)[name].load()
         noun = self.group.removeprefix("manyview.").removesuffix("s")
-        raise UserError(f"no {noun} {name!r}: choose one of {', '.join(self.described())}")
+        if (ours := self.own().get(name)) is not None:
+            kind = getattr(importlib.import_module(ours.module), ours.kind)
+        elif name in entry_points(self.group):
+            kind = entry_points(self.group)[name].load()
+        else:
+            raise UserError(f"no {noun} {name!r}: choose one of {', '.join(self.described())}")
+        module, _, base = self.base.partition(".")
+        parent = getattr(importlib.import_module(f"{self.package}.{module}"), base)
+        if not (isinstance(kind, type) and issubclass(kind, parent) and getattr(kind, "name", None) == name):
+            raise UserError(f"{kind!r} is registered as the {noun} {name!r}, but is no `{base}` of that name")
+        return kind
 
     def own(self) -> dict[str, Declared]:
         if self._own is None:

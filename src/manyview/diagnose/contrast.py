@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from manyview.diagnose.embeddings import alignment, effective_rank, uniformity, variance
+from manyview.methods.many_views import others
 from manyview.objectives import conditional_entropy, log_sum_exp, max_conditional_entropy, similarity
 
 __all__ = ["CONTRAST", "contrast"]
@@ -38,7 +39,9 @@ def contrast(views: Tensor, *, t_pos: float, t_neg: float) -> dict[str, float]:
     variance,
     effective_rank          as the functions do it, all but the alignment in each view by itself
     """
-    positives = torch.cat([similarity(view, _others(views, number)) for number, view in enumerate(views)])  # (VN, V-1)
+    positives = torch.cat(
+        [similarity(view, others(views, number).transpose(0, 1)) for number, view in enumerate(views)]
+    )  # (VN, V-1)
     negatives = torch.cat([similarity(view, view).fill_diagonal_(-torch.inf) for view in views])  # (VN, N)
     entropy = conditional_entropy(negatives, t_neg=t_neg)
     positive_entropy = conditional_entropy(positives, t_neg=-t_pos)  # far ones weigh as near ones do for the other sign
@@ -58,8 +61,3 @@ def contrast(views: Tensor, *, t_pos: float, t_neg: float) -> dict[str, float]:
 
 def _in_each(number: Callable[[Tensor], float], views: Tensor) -> float:
     return sum(map(number, views)) / len(views)
-
-
-def _others(views: Tensor, number: int) -> Tensor:
-    """(V, N, D) -> (N, V-1, D): all views of each sample but one."""
-    return torch.cat([views[:number], views[number + 1 :]]).transpose(0, 1)

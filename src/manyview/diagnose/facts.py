@@ -1,7 +1,6 @@
 """What the files of a run say. Some may be missing or half-written: a run can be read while it is training."""
 
 import json
-import math
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -13,13 +12,13 @@ from manyview import bounds, evaluate
 from manyview.diagnose.contrast import CONTRAST
 from manyview.diagnose.words import spelled
 from manyview.errors import UserError
-from manyview.evaluate.records import Record, comparisons, read_records
+from manyview.evaluate.records import Record, comparisons, mapping, number, read_records
 from manyview.evaluate.result import Metric
 from manyview.methods import described, find
 from manyview.methods.base import Chance
 from manyview.run.files import ENCODER, METRICS, UNREADABLE, read_config
 
-__all__ = ["Comparison", "Facts", "Series", "number", "read_facts"]
+__all__ = ["Comparison", "Facts", "Series", "read_facts"]
 
 Series = tuple[list[float], list[float]]
 """Steps, and the values measured there."""
@@ -140,21 +139,15 @@ def read_facts(run: Path) -> Facts:
         method=str(config.get("method", "?")),
         version=str(config.get("version", "?")),
         preset=str(config.get("preset", "?")),
-        config={name: group for name, group in _mapping(config.get("config")).items() if isinstance(group, dict)},
-        data=_mapping(config.get("data")),
-        contrast=_mapping(config.get("contrast")),
-        environment=_mapping(config.get("environment")),
+        config={name: group for name, group in mapping(config.get("config")).items() if isinstance(group, dict)},
+        data=mapping(config.get("data")),
+        contrast=mapping(config.get("contrast")),
+        environment=mapping(config.get("environment")),
         metrics=_metrics(run / METRICS),
         comparisons=tuple(map(Comparison, comparisons(read_records(run)))),
         unreadable=_unreadable(run / UNREADABLE),
         finished=(run / ENCODER).is_file(),
     )
-
-
-def number(value: object) -> float | None:
-    """`value` if it is a finite number: JSON may also hold NaN, text or true where a number belongs."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if is_number else None  # type: ignore[arg-type]
 
 
 def _metrics(path: Path) -> tuple[dict[str, Any], ...]:
@@ -177,7 +170,3 @@ def _unreadable(path: Path) -> tuple[tuple[str, str], ...]:
 
 def _lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8", errors="replace").split("\n") if path.is_file() else []
-
-
-def _mapping(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}

@@ -6,8 +6,9 @@ from itertools import pairwise
 from statistics import fmean, pstdev
 from typing import Literal, get_args
 
-from manyview.diagnose.facts import Facts, number
+from manyview.diagnose.facts import Facts
 from manyview.diagnose.words import chance_level, measured, percent, points
+from manyview.evaluate.records import number
 
 __all__ = ["LEVELS", "Finding", "Level", "judge"]
 

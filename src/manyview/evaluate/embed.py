@@ -1,30 +1,21 @@
 """Features of images in a file, for other programs."""
 
 from pathlib import Path
+from typing import Unpack
 
 import numpy as np
-import torch
 
 from manyview.atomic import replacing
 from manyview.data.source import Source
 from manyview.encoders import FrozenEncoder
-from manyview.evaluate.features import Features, extract
+from manyview.evaluate.features import Features, Pass, extract
 
 __all__ = ["embed"]
 
 
-def embed(
-    encoder: FrozenEncoder,
-    source: Source,
-    out: str | Path,
-    *,
-    batch_size: int = 256,
-    workers: int = 0,
-    device: torch.device | str | None = None,
-    progress: bool = False,
-) -> Features:
+def embed(encoder: FrozenEncoder, source: Source, out: str | Path, **how: Unpack[Pass]) -> Features:
     """Writes an .npz file with `ids`, `embeddings` and, where known, `labels` and `classes`; returns what it wrote."""
-    features = extract(encoder, source, batch_size=batch_size, workers=workers, device=device, progress=progress)
+    features = extract(encoder, source, **how)
     arrays = {
         "ids": np.array([source.id(number) for number in features.index.tolist()], dtype=np.str_),
         "embeddings": features.embeddings.numpy(),

@@ -6,8 +6,9 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 import torch
@@ -22,6 +23,7 @@ from manyview.fields import FIELDS, IMAGE
 
 __all__ = [
     "Features",
+    "Pass",
     "Preparation",
     "checksum",
     "extract",
@@ -60,41 +62,24 @@ class Features:
         return replace(self, embeddings=self.embeddings.to(device), labels=self.labels.to(device))
 
 
-def extract(
-    encoder: FrozenEncoder,
-    source: Source,
-    *,
-    batch_size: int = 256,
-    workers: int = 0,
-    device: torch.device | str | None = None,
-    progress: bool = False,
-) -> Features:
-    """Features (on the CPU) of every readable image of `source`.
+class Pass(TypedDict, total=False):
+    """One pass over a source: images that the encoder gets at once (256), processes that read ahead (none), where the
+    encoder is moved (None leaves it where it is), and whether progress is shown."""
 
-    `workers` processes read ahead. A `device` moves the encoder there; None leaves it where it is.
-    """
-    rows = _gather(
-        encoder,
-        source,
-        lambda samples: {"": encoder(samples)},
-        lambda width: _InMemory(len(source), width),
-        batch_size=batch_size,
-        workers=workers,
-        device=device,
-        progress=progress,
-    )
-    return rows[""]
+    batch_size: int
+    workers: int
+    device: torch.device | str | None
+    progress: bool
+
+
+def extract(encoder: FrozenEncoder, source: Source, **how: Unpack[Pass]) -> Features:
+    """Features (on the CPU) of every readable image of `source`."""
+    room = partial(_InMemory, len(source))
+    return _gather(encoder, source, lambda samples: {"": encoder(samples)}, room, **how)[""]
 
 
 def extract_layers(
-    encoder: FrozenEncoder,
-    source: Source,
-    names: Sequence[str],
-    *,
-    batch_size: int = 256,
-    workers: int = 0,
-    device: torch.device | str | None = None,
-    progress: bool = False,
+    encoder: FrozenEncoder, source: Source, names: Sequence[str], **how: Unpack[Pass]
 ) -> dict[str, Features]:
     """The same for several layers in one pass over the images, each reduced by `probe_features`.
 
@@ -102,16 +87,8 @@ def extract_layers(
     no name, and are gone with the features.
     """
     large = 4 * len(source) * PROBED * len(names) > IN_MEMORY
-    return _gather(
-        encoder,
-        source,
-        lambda samples: encoder.layers(samples, names, keep=probe_features),
-        _OnDisk if large else lambda width: _InMemory(len(source), width),
-        batch_size=batch_size,
-        workers=workers,
-        device=device,
-        progress=progress,
-    )
+    room = _OnDisk if large else partial(_InMemory, len(source))
+    return _gather(encoder, source, lambda samples: encoder.layers(samples, names, keep=probe_features), room, **how)
 
 
 def left_out_before(*sources: Source) -> set[tuple[str, str]]:
@@ -140,12 +117,12 @@ def _gather(
     encoder: FrozenEncoder,
     source: Source,
     compute: Callable[[dict[str, Tensor]], dict[str, Tensor]],
-    room: Callable[[int], "_Rows"],
+    room: Callable[[int], "_InMemory | _OnDisk"],
     *,
-    batch_size: int,
-    workers: int,
-    device: torch.device | str | None,
-    progress: bool,
+    batch_size: int = 256,
+    workers: int = 0,
+    device: torch.device | str | None = None,
+    progress: bool = False,
 ) -> dict[str, Features]:
     """What `compute` makes of the samples, by name; `room` is asked for a place of so many columns for each."""
     if batch_size < 1:
@@ -158,7 +135,7 @@ def _gather(
     parts = torch.split(torch.arange(len(source)), batch_size)
     batches = read_ahead(_Read(source, prepare), parts, workers)  # forked before the progress bar has a thread
     kept: list[Tensor] = []
-    caches: dict[str, _Rows] = {}
+    caches: dict[str, _InMemory | _OnDisk] = {}
     with frozen(encoder), torch.no_grad():
         for fields, index in track(batches, f"features of {source.name}", len(parts), show=progress):
             if len(index) == 0:
@@ -186,16 +163,8 @@ def _gather(
     }
 
 
-class _Rows(Protocol):
-    """A matrix that grows by rows."""
-
-    def add(self, rows: Tensor) -> None: ...
-
-    def tensor(self) -> Tensor: ...
-
-
 class _InMemory:
-    """One allocation: for large sets a list and its concatenation would need twice as much."""
+    """A matrix that grows by rows, in one allocation: a list and its concatenation would need twice as much."""
 
     def __init__(self, most: int, width: int) -> None:
         self.rows, self.filled = torch.empty(most, width), 0
@@ -209,7 +178,7 @@ class _InMemory:
 
 
 class _OnDisk:
-    """Written row by row, so that a full disk is an error like any other, and mapped at the end."""
+    """The same, written row by row, so that a full disk is an error like any other, and mapped at the end."""
 
     def __init__(self, width: int) -> None:
         self.width, self.directory = width, cache_directory()

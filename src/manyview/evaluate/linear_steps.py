@@ -50,9 +50,7 @@ class LinearSteps(Steps, Protocol):
         )
         loader.stop = self.epochs * loader.steps_per_epoch
         weight, bias, fitted, unreadable = _train(encoder, loader, augment, self, progress=reading.progress)
-        features = extract(
-            encoder, split.test, batch_size=reading.batch_size, workers=reading.workers, progress=reading.progress
-        )
+        features = extract(encoder, split.test, **reading.how)
         scores = F.linear(features.embeddings, weight.cpu(), bias.cpu())
         if not scores.isfinite().all():
             raise UserError(f"lr {self.lr} made the linear classifier diverge: use a smaller --lr")

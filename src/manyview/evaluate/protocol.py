@@ -3,13 +3,13 @@
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
 from manyview import bounds
 from manyview.data.source import Source
 from manyview.encoders import FrozenEncoder
-from manyview.evaluate.features import Features, extract, extract_layers
+from manyview.evaluate.features import Features, Pass, extract, extract_layers
 from manyview.evaluate.result import Result
 from manyview.evaluate.split import Split
 
@@ -32,8 +32,9 @@ class Reading:
     kept: dict[tuple[object, ...], dict[str, Features]] = field(default_factory=dict, repr=False)
     """Features of one encoder and one source, by layer."""
 
-    def at(self, layer: str | None) -> "Reading":
-        return replace(self, layer=layer)
+    @property
+    def how(self) -> Pass:
+        return {"batch_size": self.batch_size, "workers": self.workers, "progress": self.progress}
 
     def features(self, encoder: FrozenEncoder, split: Split) -> tuple[Features, Features]:
         """Those of the training and the test samples, where the encoder is. Each source is read once."""
@@ -42,14 +43,11 @@ class Reading:
         return train, test
 
     def _all(self, encoder: FrozenEncoder, source: Source) -> dict[str, Features]:
-        reading: dict[str, Any] = {
-            "batch_size": self.batch_size, "workers": self.workers, "progress": self.progress,
-        }  # fmt: skip
         if (encoder, source) not in self.kept:
             self.kept[encoder, source] = (
-                extract_layers(encoder, source, self.layers, **reading)
+                extract_layers(encoder, source, self.layers, **self.how)
                 if self.layers
-                else {"": extract(encoder, source, **reading)}
+                else {"": extract(encoder, source, **self.how)}
             )
         return self.kept[encoder, source]
 

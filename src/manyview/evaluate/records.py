@@ -20,7 +20,7 @@ from manyview.evaluate import described, find
 from manyview.evaluate.result import Metric, Result
 from manyview.run.files import EVALUATIONS
 
-__all__ = ["Record", "add_record", "comparisons", "read_records"]
+__all__ = ["Record", "add_record", "comparisons", "mapping", "number", "read_records"]
 
 TOPS = {"top-1": "top1", "top-5": "top5"}  # metrics and their names in 0.1.0
 COUNTS = ("train_samples", "test_samples", "classes")
@@ -118,28 +118,28 @@ def _parse(entry: Any) -> Record | None:
         return None
     if "metrics" not in entry:
         entry = _converted(entry)
-    listed = _mapping(entry.get("metrics")).items()
+    listed = mapping(entry.get("metrics")).items()
     metrics = {str(name): metric for name, value in listed if (metric := _metric(value)) is not None}
     headline = entry.get("headline")
     if headline not in metrics:
         return None
-    told = _mapping(entry.get("facts")).items()
-    facts = {str(name): number for name, value in told if (number := _number(value)) is not None}
+    told = mapping(entry.get("facts")).items()
+    facts = {str(name): known for name, value in told if (known := number(value)) is not None}
     result = Result(
-        metrics, str(headline), facts, str(entry.get("preprocess") or ""), int(_number(entry.get("unreadable")) or 0)
+        metrics, str(headline), facts, str(entry.get("preprocess") or ""), int(number(entry.get("unreadable")) or 0)
     )
     protocol, encoder, data, test_data = (
         str(entry.get(name, "?")) for name in ("protocol", "encoder", "data", "test_data")
     )
     layer, views = (None if entry.get(name) is None else str(entry[name]) for name in ("layer", "views"))
-    settings, seconds = _mapping(entry.get("settings")), _number(entry.get("seconds")) or 0.0
+    settings, seconds = mapping(entry.get("settings")), number(entry.get("seconds")) or 0.0
     return Record(protocol, settings, encoder, data, test_data, result, layer, views, seconds)
 
 
 def _converted(old: Mapping[str, Any]) -> dict[str, Any]:
     """A record of 0.1.0, which knew top-1 and top-5 only. Its settings were those used in the end; of `linear`,
     a choice made for each encoder."""
-    used = _mapping(old.get("settings"))
+    used = mapping(old.get("settings"))
     tops = {name: {"value": old.get(key), "interval": old.get(f"{key}_interval")} for name, key in TOPS.items()}
     return {
         **old,
@@ -151,25 +151,25 @@ def _converted(old: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _metric(value: Any) -> Metric | None:
-    fields = _mapping(value)
-    if (number := _number(fields.get("value"))) is None:
+    fields = mapping(value)
+    if (found := number(fields.get("value"))) is None:
         return None
     interval = fields.get("interval")
-    ends = [_number(end) for end in interval] if isinstance(interval, list) else []
+    ends = [number(end) for end in interval] if isinstance(interval, list) else []
     low, high = ends if len(ends) == 2 else (None, None)
     return Metric(
-        number, None if low is None or high is None else (low, high), "" if fields.get("unit", "%") == "" else "%"
+        found, None if low is None or high is None else (low, high), "" if fields.get("unit", "%") == "" else "%"
     )
 
 
-def _number(value: object) -> float | None:
+def number(value: object) -> float | None:
     """`value` if it is a finite number: JSON may also hold NaN, text or true where a number belongs."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
     return value
 
 
-def _mapping(value: object) -> dict[str, Any]:
+def mapping(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 

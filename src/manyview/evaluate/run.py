@@ -66,7 +66,7 @@ def evaluate(
         asked: Sequence[str | None] = layers or [None]
         for layer in asked:
             for each in protocols:
-                result = each.run(encoder, split, reading.at(layer))
+                result = each.run(encoder, split, replace(reading, layer=layer))
                 record = Record(
                     protocol=each.name,
                     settings=each.settings,

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from manyview.data.subsets import counts_in_words
-from manyview.diagnose.facts import Facts, number
+from manyview.diagnose.facts import Facts
 from manyview.diagnose.words import spelled
 from manyview.encoders.backbones import OWN
+from manyview.evaluate.records import number
 from manyview.report.html import Markup, join, note, table, tag
 
 __all__ = ["commands", "configuration", "environment", "unreadable"]

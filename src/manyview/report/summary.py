@@ -2,9 +2,10 @@
 
 import shlex
 
-from manyview.diagnose.facts import Comparison, Facts, number
+from manyview.diagnose.facts import Comparison, Facts
 from manyview.diagnose.rules import Finding
 from manyview.diagnose.words import duration, measured, percent, signed, with_interval
+from manyview.evaluate.records import number
 from manyview.methods import described, find
 from manyview.report.evaluation import not_evaluated
 from manyview.report.html import Markup, join, note, tag

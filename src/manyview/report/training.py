@@ -2,8 +2,9 @@
 
 import math
 
-from manyview.diagnose.facts import Facts, number
+from manyview.diagnose.facts import Facts
 from manyview.diagnose.words import chance_level, spelled
+from manyview.evaluate.records import number
 from manyview.report.html import Markup, join, note, tag
 from manyview.report.plots import RANDOM, line_plot
 
