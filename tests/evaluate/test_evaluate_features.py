@@ -15,10 +15,8 @@ from manyview.data.source import Arrays, Source, Subset, Unreadable
 from manyview.encoders import Card, EncoderConfig, FrozenEncoder, build_backbone, build_encoder
 from manyview.errors import UserError
 from manyview.evaluate import features as features_module
-from manyview.evaluate.embed import embed
-from manyview.evaluate.features import Preparation, extract, extract_layers, probe_features
-from manyview.evaluate.knn import Knn
-from manyview.evaluate.online import knn_accuracy
+from manyview.evaluate.features import Preparation, embed, extract, extract_layers, probe_features
+from manyview.evaluate.knn import Knn, knn_accuracy
 
 torch.set_num_threads(1)
 MEAN, STD = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
@@ -211,7 +209,7 @@ def test_embed_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytes
     def full_disk(*_: object, **__: object) -> None:
         raise OSError("no space left on device")
 
-    monkeypatch.setattr("manyview.evaluate.embed.np.savez", full_disk)
+    monkeypatch.setattr("manyview.evaluate.features.np.savez", full_disk)
     with pytest.raises(OSError, match="no space"):
         embed(pixels(8), Memory(5), out)
     assert out.read_bytes() == before

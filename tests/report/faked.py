@@ -10,7 +10,8 @@ import torch
 
 from manyview.evaluate.knn import Knn
 from manyview.evaluate.linear import Linear
-from manyview.report import Geometry, Neighbourhood, Pictures, Sample, SampleViews, write_report
+from manyview.report import Pictures, write_report
+from manyview.report.pictures import Geometry, Neighbourhood, Sample, SampleViews
 
 __all__ = ["SECTIONS", "Page", "fake_evaluation", "fake_pictures", "fake_run", "fake_step", "page_of", "probe_layers"]
 

@@ -12,8 +12,8 @@ from manyview import counter
 from manyview.data.source import Arrays
 from manyview.encoders import Card, EncoderConfig, FrozenEncoder, build_encoder, save_backbone
 from manyview.errors import UserError
-from manyview.report import Versus, beside, compare, write_report
-from manyview.report.versus import agreement, common_share
+from manyview.report import Versus, beside, write_report
+from manyview.report.versus import agreement, common_share, compare
 
 SIZE = 8
 

@@ -20,7 +20,7 @@ from manyview.data import open_source
 from manyview.diagnose import CONTRAST, ContrastMonitor, findings
 from manyview.encoders import EncoderConfig, build_encoder
 from manyview.errors import UserError
-from manyview.evaluate.online import knn_accuracy
+from manyview.evaluate.knn import knn_accuracy
 from manyview.methods.base import ViewBatch
 from manyview.methods.jcl import JCL
 from manyview.run import snapshots

@@ -81,8 +81,7 @@ class Embed:
     def __call__(self) -> None:
         from manyview.data import open_source
         from manyview.encoders import load
-        from manyview.evaluate.embed import embed
-        from manyview.evaluate.features import left_out_before
+        from manyview.evaluate.features import embed, left_out_before
         from manyview.run.device import pick_device
 
         encoder = load(self.run)

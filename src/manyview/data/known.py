@@ -2,7 +2,6 @@
 
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -39,17 +38,14 @@ class TorchvisionSet(Arrays):
             ) from error
         labels = np.asarray(data.labels if name == "stl10" else data.targets)
         self.name = name
-        images = torch.from_numpy(_channels_first(data.data))
+        pixels = data.data if data.data.shape[1] == 3 else data.data.transpose(0, 3, 1, 2)
+        images = torch.from_numpy(np.ascontiguousarray(pixels))
         self.arrays = {IMAGE: images}
         self.size = (images.shape[2], images.shape[3])
         if labelled and labels.min() >= 0:  # STL-10's unlabelled images are marked -1
             self.labels = torch.from_numpy(labels.astype(np.int64))
             self.classes = tuple(data.classes)
         self.fingerprint = digest(name.encode(), split.encode(), str(len(images)).encode())
-
-
-def _channels_first(images: "np.ndarray[Any, np.dtype[np.uint8]]") -> "np.ndarray[Any, np.dtype[np.uint8]]":
-    return np.ascontiguousarray(images if images.shape[1] == 3 else images.transpose(0, 3, 1, 2))
 
 
 def imagenet100_classes() -> tuple[str, ...]:

@@ -137,29 +137,23 @@ def _check(facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     texts = (facts.get("name"), facts.get("fingerprint"), facts.get("preprocess"))
     _require(all(isinstance(text, str) for text in texts), "its description is not whole")
     classes: Any = facts.get("classes")
-    _require(
-        isinstance(classes, list) and all(isinstance(c, str) for c in classes),
-        "its class names are not a list of names",
-    )
+    _require(_are_names(classes), "its class names are not a list of names")
     pairs = facts["unreadable"]
-    _require(
-        isinstance(pairs, list) and all(_is_pair(pair) for pair in pairs), "its list of unreadable images is not one"
-    )
+    known = isinstance(pairs, list) and all(_are_names(pair) and len(pair) == 2 for pair in pairs)
+    _require(known, "its list of unreadable images is not one")
     group_names: Any = facts.get("group_names")
-    _require(
-        isinstance(group_names, list) and all(isinstance(name, str) for name in group_names), "its groups have no names"
-    )
+    _require(_are_names(group_names), "its groups have no names")
     if groups is not None:
         _require(groups.shape == (count,), f"{groups.numel()} groups for {count} samples")
-        known = len(group_names) or groups.max() + 1
-        _require(bool((groups >= 0).all() and (groups < known).all()), "its groups exceed their names")
+        named = len(group_names) or groups.max() + 1
+        _require(bool((groups >= 0).all() and (groups < named).all()), "its groups exceed their names")
     if labels is not None:
         _require(labels.shape == (count,), f"{labels.numel()} labels for {count} samples")
         _require(bool((labels >= 0).all() and (labels < len(classes)).all()), "its labels exceed its classes")
 
 
-def _is_pair(value: object) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(isinstance(part, str) for part in value)
+def _are_names(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)
 
 
 def pack(source: Source, path: str | Path, *, image_size: int | None = None, progress: bool = True) -> Packed:

@@ -28,7 +28,8 @@ def is_pattern(spec: str) -> bool:
 def tars_in(directory: Path) -> dict[str, Path]:
     """The tars that lie directly in a directory, by name, or none where it is one of loose images."""
     try:
-        tars = {path.name: path for path in sorted(directory.iterdir()) if _is_shard(path)}
+        tars = {path.name: path for path in sorted(directory.iterdir()) if is_tar(path)}
+        tars = {name: path for name, path in tars.items() if not name.startswith(".") and path.is_file()}
     except OSError as error:
         raise UserError(f"'{directory}' cannot be listed ({error.strerror}): check its permissions") from error
     image = first_image(directory) if tars else None
@@ -43,10 +44,6 @@ def tars_in(directory: Path) -> dict[str, Path]:
     return {}  # the compressed archive from which the images come is often left beside them
 
 
-def _is_shard(path: Path) -> bool:
-    return is_tar(path) and not path.name.startswith(".") and path.is_file()
-
-
 def tars_matching(spec: str) -> dict[str, Path]:
     """The tars that a pattern names, by their paths below the directory that all it can match share."""
     pattern = os.path.expanduser(spec)
@@ -55,7 +52,11 @@ def tars_matching(spec: str) -> dict[str, Path]:
     for one in _spelled_out(pattern):
         matches = glob.glob(one, recursive=True) if glob.has_magic(one) else [one] if os.path.exists(one) else []
         if not matches:
-            raise UserError(_missing(spec, one, spelled_out=one != pattern))
+            if one != pattern:
+                raise UserError(f"'{spec}' names '{one}', which does not exist: fetch or make it, or shorten the range")
+            raise UserError(
+                f"'{spec}' matches no file: check the path; patterns are written as 'a-*.tar' or 'a-{{000..099}}.tar'"
+            )
         other = next((match for match in matches if not (is_tar(match) and os.path.isfile(match))), None)
         if other is not None:
             raise UserError(
@@ -82,9 +83,3 @@ def _numbers(first: str, last: str) -> Iterator[str]:
     width = max(len(first), len(last)) if padded else 0
     low, high = sorted((int(first), int(last)))
     return (f"{number:0{width}d}" for number in range(low, high + 1))
-
-
-def _missing(spec: str, pattern: str, *, spelled_out: bool) -> str:
-    if spelled_out:
-        return f"'{spec}' names '{pattern}', which does not exist: fetch or make it, or shorten the range"
-    return f"'{spec}' matches no file: check the path; patterns are written as 'a-*.tar' or 'a-{{000..099}}.tar'"

@@ -52,34 +52,10 @@ def _highest(first: Tensor, *others: Tensor) -> Tensor:
     return first
 
 
-def _sphere(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
-    return _length(x, y, z) - 0.75
-
-
-def _box(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
-    return _highest(x.abs(), y.abs(), z.abs()) - 0.56
-
-
-def _cylinder(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
-    return torch.maximum(_length(x, z) - 0.5, y.abs() - 0.8)
-
-
 def _cone(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
     # The side falls from (0, 0.95) to (0.72, -0.65), so its normal is along (1.6, 0.72).
     side = sqrt(1.6**2 + 0.72**2)
     return torch.maximum(_length(x, z) * (1.6 / side) + (y - 0.95) * (0.72 / side), -0.65 - y)
-
-
-def _torus(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
-    return _length(_length(x, z) - 0.7, y) - 0.25
-
-
-def _capsule(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
-    return _length(x, (y.abs() - 0.64).clamp(min=0), z) - 0.34
-
-
-def _tetrahedron(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
-    return _highest(x + y + z, x - y - z, y - x - z, z - x - y) / sqrt(3) - 0.33
 
 
 def _star(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
@@ -108,13 +84,13 @@ def _dumbbell(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
 
 
 KINDS: dict[str, Solid] = {
-    "sphere": _sphere,
-    "box": _box,
-    "cylinder": _cylinder,
+    "sphere": lambda x, y, z: _length(x, y, z) - 0.75,
+    "box": lambda x, y, z: _highest(x.abs(), y.abs(), z.abs()) - 0.56,
+    "cylinder": lambda x, y, z: torch.maximum(_length(x, z) - 0.5, y.abs() - 0.8),
     "cone": _cone,
-    "torus": _torus,
-    "capsule": _capsule,
-    "tetrahedron": _tetrahedron,
+    "torus": lambda x, y, z: _length(_length(x, z) - 0.7, y) - 0.25,
+    "capsule": lambda x, y, z: _length(x, (y.abs() - 0.64).clamp(min=0), z) - 0.34,
+    "tetrahedron": lambda x, y, z: _highest(x + y + z, x - y - z, y - x - z, z - x - y) / sqrt(3) - 0.33,
     "star": _star,
     "cross": _cross,
     "dumbbell": _dumbbell,
@@ -500,14 +476,7 @@ class Scenes(Source):
     size: tuple[int, int]
     fields = (IMAGE, "depth", "normals", "segmentation")
 
-    def __init__(
-        self,
-        samples: int = 10_000,
-        *,
-        split: str = "train",
-        seed: int = 0,
-        size: int = 32,
-    ) -> None:
+    def __init__(self, samples: int = 10_000, *, split: str = "train", seed: int = 0, size: int = 32) -> None:
         if split not in _SPLITS:
             raise ValueError(f"split {split!r} is not one of {tuple(_SPLITS)}")
         self.name, self.classes = "scenes", tuple(KINDS)

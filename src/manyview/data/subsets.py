@@ -54,16 +54,10 @@ def imbalanced(source: Source, rule: Rule, *, ratio: float, seed: int) -> Subset
 
 def _part(source: Source, kept: Tensor) -> Subset:
     subset = Subset(source, kept.sort().values)
-    subset.unreadable = _unreadable_among(subset)
+    if source.unreadable:  # broken images that were not kept must not count against the few that were
+        ids = {subset.id(i) for i in range(len(subset))}
+        subset.unreadable = tuple(image for image in source.unreadable if image[0] in ids)
     return subset
-
-
-def _unreadable_among(subset: Subset) -> tuple[tuple[str, str], ...]:
-    """Broken images that were not kept must not count against the few that were."""
-    if not subset.source.unreadable:
-        return ()
-    kept = {subset.id(i) for i in range(len(subset))}
-    return tuple(image for image in subset.source.unreadable if image[0] in kept)
 
 
 def counts_in_words(counts: Sequence[int]) -> str:

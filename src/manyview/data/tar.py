@@ -40,7 +40,9 @@ class Shards(ImageFiles):
         names = sorted(tars)
         self._shards = [Shard.of(tars[tar]) for tar in names]
         found = indexes(self._shards, name)
-        _note_empty(name, self._shards, found)
+        empty = [shard.path for shard, index in zip(self._shards, found, strict=True) if not len(index)]
+        if empty and len(empty) < len(names):
+            note(f"{len(empty):,} of the {len(names):,} tars of '{name}' hold no images, the first is {empty[0]}")
         self._ends = np.cumsum([len(index) for index in found])
         self._places = np.concatenate([index.places for index in found])  # (n, 2): offset and length
         ids = Names(b"".join(_below(tar, index.names) for tar, index in zip(names, found, strict=True)))
@@ -97,12 +99,6 @@ def _below(tar: str, names: bytes) -> bytes:
         return names
     start = os.fsencode(tar) + b"/"
     return start + names[:-1].replace(b"\0", b"\0" + start) + b"\0"
-
-
-def _note_empty(name: str, shards: Sequence[Shard], found: Sequence[Index]) -> None:
-    empty = [shard.path for shard, index in zip(shards, found, strict=True) if not len(index)]
-    if empty and len(empty) < len(shards):
-        note(f"{len(empty):,} of the {len(shards):,} tars of '{name}' hold no images, the first is {empty[0]}")
 
 
 def _label(found: Sequence[Index], ids: Names, name: str) -> tuple[Sequence[int] | None, tuple[str, ...]]:

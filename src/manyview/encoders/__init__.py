@@ -3,8 +3,8 @@
 from manyview.encoders.backbones import build_backbone
 from manyview.encoders.encoder import Encoder, EncoderConfig, Momentum, build_encoder, joined
 from manyview.encoders.features import Card, FrozenEncoder, MapShape, TrainableEncoder
-from manyview.encoders.files import Format, export, load, random_like, save_backbone, trainable
-from manyview.encoders.layers import find_layers, layer_features, with_layers
+from manyview.encoders.files import export, load, random_like, save_backbone, trainable
+from manyview.encoders.layers import layer_features, with_layers
 from manyview.encoders.norms import SplitBatchNorm
 from manyview.encoders.towers import Towers
 
@@ -12,7 +12,6 @@ __all__ = [
     "Card",
     "Encoder",
     "EncoderConfig",
-    "Format",
     "FrozenEncoder",
     "MapShape",
     "Momentum",
@@ -22,7 +21,6 @@ __all__ = [
     "build_backbone",
     "build_encoder",
     "export",
-    "find_layers",
     "joined",
     "layer_features",
     "load",

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 import numpy as np
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from manyview.atomic import replacing
 from manyview.data.loader import read_ahead
 from manyview.data.source import Source, Unreadable, cache_directory, track
 from manyview.encoders import FrozenEncoder
@@ -26,6 +28,7 @@ __all__ = [
     "Pass",
     "Preparation",
     "checksum",
+    "embed",
     "extract",
     "extract_layers",
     "frozen",
@@ -89,6 +92,20 @@ def extract_layers(
     large = 4 * len(source) * PROBED * len(names) > IN_MEMORY
     room = _OnDisk if large else partial(_InMemory, len(source))
     return _gather(encoder, source, lambda samples: encoder.layers(samples, names, keep=probe_features), room, **how)
+
+
+def embed(encoder: FrozenEncoder, source: Source, out: str | Path, **how: Unpack[Pass]) -> Features:
+    """Writes an .npz file with `ids`, `embeddings` and, where known, `labels` and `classes`; returns what it wrote."""
+    features = extract(encoder, source, **how)
+    arrays = {
+        "ids": np.array([source.id(number) for number in features.index.tolist()], dtype=np.str_),
+        "embeddings": features.embeddings.numpy(),
+    }
+    if source.labels is not None:
+        arrays |= {"labels": features.labels.numpy(), "classes": np.array(source.classes, dtype=np.str_)}
+    with replacing(Path(out)) as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
+    return features
 
 
 def left_out_before(*sources: Source) -> set[tuple[str, str]]:

@@ -1,5 +1,6 @@
 """Weighted k-nearest-neighbour classification: no training, no choice to make, hence the first look at an encoder."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -8,13 +9,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from manyview.bounds import AtLeastOne, Positive
-from manyview.data.source import track
-from manyview.evaluate.features import Features
+from manyview.data.source import Source, track
+from manyview.encoders import Encoder, FrozenEncoder
+from manyview.evaluate.features import Features, extract
 from manyview.evaluate.protocol import FeatureProtocol
 from manyview.evaluate.result import Result
-from manyview.evaluate.score import class_count, score_features
+from manyview.evaluate.score import class_count, score_features, share_right
 
-__all__ = ["Knn", "class_scores", "nearest"]
+__all__ = ["Knn", "class_scores", "knn_accuracy", "nearest"]
 
 GROUPS = 16
 
@@ -45,6 +47,24 @@ def class_scores(train: Features, test: Features, protocol: Knn, *, chunk: int =
         similarity, index = nearest(query, bank, protocol.k)
         scores.append(_log_votes(similarity / protocol.temperature, train.labels[index], classes))
     return torch.cat(scores)
+
+
+def knn_accuracy(
+    encoder: Encoder,
+    source: Source,
+    test_source: Source,
+    *,
+    image_size: int,
+    mean: Sequence[float],
+    std: Sequence[float],
+    protocol: Knn = Knn(),
+    batch_size: int = 256,
+    workers: int = 0,
+) -> float:
+    """Top-1 of kNN on a frozen copy: modes and statistics of `encoder` are not touched."""
+    frozen = FrozenEncoder.of(encoder, image_size=image_size, mean=mean, std=std)
+    train, test = (extract(frozen, each, batch_size=batch_size, workers=workers) for each in (source, test_source))
+    return share_right(class_scores(train, test, protocol), test.labels)
 
 
 def _log_votes(logits: Tensor, labels: Tensor, classes: int) -> Tensor:

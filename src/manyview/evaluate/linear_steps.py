@@ -1,5 +1,6 @@
 """What the papers' linear protocols share: a classifier trained in steps on augmented images."""
 
+import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -73,7 +74,10 @@ def _train(
     labels = train.labels
     if labels is None:
         raise ValueError(f"{train.name} has no labels")
-    weight, bias = _initial(len(train.classes), encoder.num_features, loader.seed, place)
+    # As in MoCo: weight ~ N(0, 0.01²), bias 0.
+    shape = len(train.classes), encoder.num_features
+    weight = 0.01 * counter.normal(loader.seed, INIT_TAG, torch.arange(math.prod(shape))).view(shape)
+    weight, bias = weight.to(place).requires_grad_(), torch.zeros(shape[0], device=place, requires_grad=True)
     optimizer = protocol.optimizer([weight, bias])
     unreadable: set[int] = set()
     right = torch.zeros((), device=place)
@@ -95,9 +99,3 @@ def _train(
             optimizer.step()
     seen = loader.steps_per_epoch * loader.batch_size
     return weight.detach(), bias.detach(), right.item() / seen, unreadable
-
-
-def _initial(classes: int, features: int, seed: int, place: torch.device) -> tuple[Tensor, Tensor]:
-    """As in MoCo: weight ~ N(0, 0.01²), bias 0."""
-    weight = 0.01 * counter.normal(seed, INIT_TAG, torch.arange(classes * features)).view(classes, features)
-    return weight.to(place).requires_grad_(), torch.zeros(classes, device=place, requires_grad=True)

@@ -5,23 +5,11 @@ from pathlib import Path
 from manyview.atomic import replacing
 from manyview.diagnose.facts import read_facts
 from manyview.report.page import render
-from manyview.report.pictures import Geometry, Neighbourhood, Pictures, Sample, SampleViews, collect
-from manyview.report.versus import Agreement, Versus, beside, compare
+from manyview.report.pictures import Pictures, collect
+from manyview.report.versus import Versus, beside
 from manyview.run.files import PAGE
 
-__all__ = [
-    "Agreement",
-    "Geometry",
-    "Neighbourhood",
-    "Pictures",
-    "Sample",
-    "SampleViews",
-    "Versus",
-    "beside",
-    "collect",
-    "compare",
-    "write_report",
-]
+__all__ = ["Pictures", "Versus", "beside", "collect", "write_report"]
 
 
 def write_report(

@@ -24,7 +24,7 @@ from manyview.data.subsets import counts_in_words
 from manyview.diagnose import ContrastMonitor
 from manyview.encoders import load, random_like, save_backbone
 from manyview.errors import Stopped, UserError
-from manyview.evaluate.online import knn_accuracy
+from manyview.evaluate.knn import knn_accuracy
 from manyview.methods.base import Method
 from manyview.report import beside, collect, write_report
 from manyview.run import checkpoint, snapshots

@@ -46,17 +46,9 @@ def _factor(magnitude: int) -> float:
     return 1 + _scaled(0.9, magnitude)
 
 
-def _threshold(magnitude: int) -> float:
-    return 255 * float(torch.linspace(1, 0, _FULL + 1)[abs(magnitude)])
-
-
-def _identity(x: Tensor, magnitude: int) -> Tensor:
-    return x
-
-
 # What torchvision's RandAugment does, in its order; a negative magnitude is the other direction where there is one.
 OPERATIONS: dict[str, Operation] = {
-    "identity": _identity,
+    "identity": lambda x, m: x,
     "shear-x": lambda x, m: _affine(x, shear=(_scaled(0.3, m), 0.0)),
     "shear-y": lambda x, m: _affine(x, shear=(0.0, _scaled(0.3, m))),
     "translate-x": lambda x, m: _affine(x, translate=(_pixels(x.shape[-1], m), 0)),
@@ -67,7 +59,7 @@ OPERATIONS: dict[str, Operation] = {
     "contrast": lambda x, m: _torchvision("adjust_contrast", x, _factor(m)),
     "sharpness": lambda x, m: _torchvision("adjust_sharpness", x, _factor(m)),
     "posterise": lambda x, m: _torchvision("posterize", x, bits=round(8 - 4 * abs(m) / _FULL)),
-    "solarise": lambda x, m: _torchvision("solarize", x, _threshold(m)),
+    "solarise": lambda x, m: _torchvision("solarize", x, 255 * float(torch.linspace(1, 0, _FULL + 1)[abs(m)])),
     "autocontrast": lambda x, m: _torchvision("autocontrast", x),
     "equalise": lambda x, m: _torchvision("equalize", x),
 }
