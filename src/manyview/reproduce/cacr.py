@@ -1,23 +1,35 @@
 """CACR's tables and figures, and one question that Fig. 3 raises."""
 
+import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from manyview.cost.fit import fit
 from manyview.evaluate.knn import Knn
 from manyview.evaluate.linear import Linear
 from manyview.evaluate.linear_adam import LinearAdam
-from manyview.reproduce.costs import Costs, Steps, ratios
+from manyview.reproduce.costs import Costs, Steps, ratios, weighing
 from manyview.reproduce.curve import Curves
-from manyview.reproduce.job import Job, Look, Row, Training, Weighing
+from manyview.reproduce.job import Job, Look, Row, Training
 from manyview.reproduce.looks import CONTRAST_AT_END, Accuracy, AccuracyCurve, EntropyCurve, HeldOut, Map, Weights
 from manyview.reproduce.pictures import Neighbourhood, QueryWeights
 from manyview.reproduce.recipe import Found, Recipe, Runs
 from manyview.reproduce.setting import Setting, length
 from manyview.reproduce.sweep import Search, Sweep, widest
-from manyview.reproduce.verdict import FEWEST, Compared, Comparison, Difference, claims, compare, over_seeds, signed
+from manyview.reproduce.verdict import (
+    FEWEST,
+    Compared,
+    Comparison,
+    Difference,
+    claims,
+    compare,
+    judged_ratio,
+    over_seeds,
+    signed,
+)
 
 __all__ = ["RECIPES"]
 
@@ -54,7 +66,7 @@ FAMILY = {
 
 def family(setting: Setting) -> tuple[str, ...]:
     """All six would take too long on a laptop."""
-    return ("CL", ONE, "CMC (K = 4)", FOUR) if setting.scale == "laptop" else tuple(FAMILY)
+    return setting.pick(("CL", ONE, "CMC (K = 4)", FOUR), tuple(FAMILY))
 
 
 def accuracy(setting: Setting) -> tuple[Look, ...]:
@@ -115,23 +127,23 @@ def variant(setting: Setting, columns: Row, seed: int, *changes: str, k: int = 4
     return cacr_run(setting, columns, seed, replace(FAMILY[ONE if k == 1 else FOUR], views=1 + k), *changes)
 
 
+CifarSweep = partial(Sweep, paper_setup=SETUP, classes=10, on_its_set=True)
+
+
 def ablation(
     column: str, variants: Mapping[str, tuple[str, ...]], paper: Sequence[float], *, label: str = "{}", **more: Any
 ) -> Sweep:
     """Variants with four positives by name, each with its flags and the paper's number."""
-    return Sweep(
-        paper_setup=SETUP,
-        classes=10,
+    return CifarSweep(
         variables=(column,),
         label=lambda row: label.format(row[column]),
         paper=dict(zip(map(label.format, variants), paper, strict=True)),
-        on_its_set=True,
         runs=lambda setting, seed: [variant(setting, {column: name}, seed, *variants[name]) for name in variants],
         **more,
     )
 
 
-FIG9 = Sweep(
+FIG9 = CifarSweep(
     name="cacr-fig9",
     where="CACR, Fig. 9",
     title="Accuracy of CACR against K, the positives of a query",
@@ -143,13 +155,11 @@ FIG9 = Sweep(
         f"128; at its scale all K > 1 get 128, so that runs cost more the larger K is. {NOT_PRINTED} Its part on "
         "ImageNet is left out."
     ),
-    paper_setup=SETUP,
-    classes=10,
     variables=("k",),
     label="K = {k}".format_map,
     x=("k", "positives per query, K"),
     runs=lambda setting, seed: [
-        variant(setting, {"k": str(k)}, seed, k=k) for k in (1, 2, 4, 6, 8, 10)[: 5 + (setting.scale == "paper")]
+        variant(setting, {"k": str(k)}, seed, k=k) for k in setting.pick((1, 2, 4, 6, 8), (1, 2, 4, 6, 8, 10))
     ],
     comparisons=claims("K = 2 > K = 1", "K = 4 > K = 1", "K = 8 > K = 4"),
 )
@@ -206,7 +216,7 @@ TABLE12 = ablation(
 )
 T_NEG = ("0.5", "0.7", "0.9", "1.0", "2.0", "3.0")
 TABLE13_NUMBERS = {1: (81.66, 82.40, 83.07, 82.74, 83.73, 83.11), 4: (85.67, 86.19, 86.54, 86.41, 85.94, 85.69)}
-TABLE13 = Sweep(
+TABLE13 = CifarSweep(
     name="cacr-table13",
     where="CACR, Table 13",
     title="CACR against t⁻, how much more weight nearer negatives get",
@@ -215,8 +225,6 @@ TABLE13 = Sweep(
         "t⁻ = 0.5 behind in both; where the best lies may move with batches of 160 and 64 instead of 768 and 128."
     ),
     remarks=VARIANTS_REMARK,
-    paper_setup=SETUP,
-    classes=10,
     variables=("k", "t_neg"),
     label="K = {k}, t⁻ = {t_neg}".format_map,
     series="K = {k}".format_map,
@@ -227,11 +235,10 @@ TABLE13 = Sweep(
         for k, numbers in TABLE13_NUMBERS.items()
         for t, number in zip(T_NEG, numbers, strict=True)
     },
-    on_its_set=True,
     runs=lambda setting, seed: [
         variant(setting, {"k": str(k), "t_neg": t}, seed, "--t-neg", t, k=k)
         for k in TABLE13_NUMBERS
-        for t in (("0.5", "0.9", "2.0", "3.0") if setting.scale == "laptop" else T_NEG)
+        for t in setting.pick(("0.5", "0.9", "2.0", "3.0"), T_NEG)
     ],
     comparisons=claims(
         "K = 1, t⁻ = 2.0 > K = 1, t⁻ = 0.5",
@@ -241,19 +248,16 @@ TABLE13 = Sweep(
     ),
 )
 COSTS = {"euclidean": (), "rbf": ("--cost", "rbf")}  # the Euclidean one is the default, as t⁺ = 1 is
-TABLE20 = Sweep(
+TABLE20 = CifarSweep(
     name="cacr-table20",
     where="CACR, Table 20",
     title="CACR with the Euclidean and with the RBF cost",
     claim="Both costs achieve comparable accuracy.",
     expectation="The same, within a point or two.",
     remarks=SHARPER_REMARK,
-    paper_setup=SETUP,
-    classes=10,
     variables=("k", "cost"),
     label="K = {k}, {cost}".format_map,
     paper={"K = 1, euclidean": 83.73, "K = 1, rbf": 83.08, "K = 4, euclidean": 85.94, "K = 4, rbf": 86.20},
-    on_its_set=True,
     runs=lambda setting, seed: [
         variant(setting, {"k": str(k), "cost": cost}, seed, *own, *words, k=k)
         for k, own in ((1, ()), (4, SHARPER))
@@ -266,16 +270,12 @@ TABLE20 = Sweep(
 SIZES, LAPTOP_SIZES = (64, 128, 256, 512, 768), (32, 64, 128, 256)
 
 
-def sizes(setting: Setting) -> tuple[int, ...]:
-    return LAPTOP_SIZES if setting.scale == "laptop" else SIZES
-
-
 @dataclass(frozen=True, kw_only=True)
 class BatchSizes(Sweep):
     def asked(self, setting: Setting) -> list[Comparison]:
         """At the sizes that both this scale and the paper have."""
         asked = []
-        for batch in (size for size in SIZES if size in sizes(setting)):
+        for batch in (size for size in SIZES if size in setting.pick(LAPTOP_SIZES, SIZES)):
             one, cl = f"{ONE}, {batch}", f"CL, {batch}"
             asked.append(Comparison(f"{FOUR}, {batch}", f"CMC (K = 4), {batch}"))
             asked.append(Comparison(one, cl) if batch > SIZES[0] else Comparison(cl, one))
@@ -303,7 +303,7 @@ FIG8 = BatchSizes(
     evenly=True,
     runs=lambda setting, seed: [
         cacr_run(setting, {"method": method, "batch": str(batch)}, seed, FAMILY[method], batch=batch)
-        for batch in sizes(setting)
+        for batch in setting.pick(LAPTOP_SIZES, SIZES)
         for method in family(setting)
     ],
 )
@@ -452,9 +452,7 @@ FIG10 = Curves(
     y="linear accuracy, %",
     unit=("points of linear accuracy", 1.0),
     pairs=ahead,
-    runs=curve_runs(
-        lambda setting: AccuracyCurve(Linear() if setting.scale == "laptop" else LinearAdam()), ("none",), looking=180.0
-    ),
+    runs=curve_runs(lambda setting: AccuracyCurve(setting.pick(Linear(), LinearAdam())), ("none",), looking=180.0),
 )
 
 FIG6 = QueryWeights(
@@ -490,7 +488,7 @@ FIG7 = Neighbourhood(
     runs=lambda setting, seed: [
         cacr_run(
             setting, {"method": method}, seed, FAMILY[method], points=EPOCHS[-1],
-            looks=(Map() if setting.scale == "laptop" else Map(epochs=EPOCHS),),
+            looks=(setting.pick(Map(), Map(epochs=EPOCHS)),),
         )
         for method in ("CL", ONE)
     ],
@@ -669,11 +667,8 @@ def slow_growth(steps: Steps) -> list[Compared]:
         return [Compared("time of the largest K / time of the smallest", "below 0.9 × the ratio of the views")]
     least, most = min(times), max(times)
     limit, longer = SLOWLY * (1 + most) / (1 + least), ratios(times[most], times[least])
-    what, claimed = f"time of K = {most:g} / time of K = {least:g}", f"below {limit:.2f}"
-    if not longer:
-        return [Compared(what, claimed)]
-    less = over_seeds([limit - ratio for ratio in longer]).supports("above")
-    return [Compared(what, claimed, over_seeds(longer).plain(), len(longer), less)]
+    what = f"time of K = {most:g} / time of K = {least:g}"
+    return [judged_ratio(what, f"below {limit:.2f}", longer, -math.inf, limit)]
 
 
 def line_of_times(steps: Steps) -> str:
@@ -681,6 +676,12 @@ def line_of_times(steps: Steps) -> str:
         return ""
     slope, start = fit([(float(count), statistics.mean(values.values())) for (_, count), values in steps.items()])
     return f"Fitted line: {start:.3g} ms, and {slope:.3g} ms more for each positive."
+
+
+def table14_runs(setting: Setting, seed: int) -> list[Job]:
+    backbone = setting.pick("tiny", "alexnet-small")
+    counts = COUNTS[:2] if setting.quick else COUNTS
+    return [weighing("CACR", "cacr", seed, batch=128, keys=count, backbone=backbone) for count in counts]
 
 
 TABLE14 = Costs(
@@ -695,17 +696,8 @@ TABLE14 = Costs(
         "here they are the time of a whole step. More slowly is judged as less than 0.9 times the ratio of the views."
     ),
     paper_setup="an AlexNet for 32 px, batches of 128, on a GPU",
-    measured=("milliseconds", "time of a step, ms", 1.0),
-    x="positives per query, K",
     paper={("CACR", str(k)): ms for k, ms in zip(COUNTS, (2.1, 2.6, 3.5, 4.5, 5.4, 6.4), strict=True)},
-    runs=lambda setting, seed: [
-        Weighing(
-            {"method": "CACR", "positives": str(count), "batch": "128", "seed": str(seed)},
-            kind="cacr",
-            size={"batch": 128, "keys": count, "backbone": "tiny" if setting.scale == "laptop" else "alexnet-small"},
-        )
-        for count in (COUNTS[:2] if setting.quick else COUNTS)
-    ],
+    runs=table14_runs,
     judged=slow_growth,
     noted=line_of_times,
     judged_by="Ratio over repetitions",
@@ -732,28 +724,16 @@ def like_the_paper(steps: Steps) -> list[Compared]:
     """Ratios of times whose interval lies within 25 % of the paper's."""
     found = []
     for what, first, second in RATIOS:
-        theirs = TABLE17_MS[first] / TABLE17_MS[second]
-        claimed, ours = f"{theirs:.2f} ± {LIKE:.0%}", ratios(steps.get(first, {}), steps.get(second, {}))
-        if ours:
-            ratio = over_seeds(ours)
-            agrees = ratio.within((1 - LIKE) * theirs, (1 + LIKE) * theirs)
-            found.append(Compared(what, claimed, ratio.plain(), len(ours), agrees))
-        else:
-            found.append(Compared(what, claimed))
+        ours, theirs = ratios(steps.get(first, {}), steps.get(second, {})), TABLE17_MS[first] / TABLE17_MS[second]
+        low, high = (1 - LIKE) * theirs, (1 + LIKE) * theirs
+        found.append(judged_ratio(what, f"{theirs:.2f} ± {LIKE:.0%}", ours, low, high))
     return found
 
 
 def table17_runs(setting: Setting, seed: int) -> list[Job]:
     large: dict[str, int | str] = {"queue": 65_536, "backbone": "resnet50", "size": 224}
-    size = {"queue": 4096} if setting.scale == "laptop" else large
-    return [
-        Weighing(
-            {"method": name, "positives": str(count), "batch": str(batch), "seed": str(seed)},
-            kind=method,
-            size={**size, "batch": batch, "keys": count},
-        )
-        for name, method, count, batch, _ in TABLE17_ROWS
-    ]
+    size: dict[str, int | str] = {"queue": 4096} if setting.scale == "laptop" else large
+    return [weighing(name, kind, seed, **size, batch=batch, keys=k) for name, kind, k, batch, _ in TABLE17_ROWS]
 
 
 TABLE17 = Costs(
@@ -774,8 +754,6 @@ TABLE17 = Costs(
         "gradient. A ratio agrees where its interval lies within 25 % of the paper's."
     ),
     paper_setup="ResNet-50, 224 px, batches of 256 to 64, on a GPU",
-    measured=("milliseconds", "time of a step, ms", 1.0),
-    x="positives per query, K",
     bar="{method} (K = {positives}, N = {batch})",
     paper=TABLE17_MS,
     runs=table17_runs,

@@ -50,7 +50,7 @@ SMALL_PROBE = LinearAdam()
 
 
 def protocols(setting: Setting, probe: Protocol = RESNET_PROBE) -> tuple[Protocol, ...]:
-    return Knn(), Linear() if setting.scale == "laptop" else probe
+    return Knn(), setting.pick(Linear(), probe)
 
 
 def cmc_run(
@@ -185,7 +185,7 @@ FIG5 = Information(
 
 
 def negatives_runs(setting: Setting, seed: int) -> list[Job]:
-    values = (64, 512, 4096) if setting.scale == "laptop" else [2**power for power in range(6, 14)]
+    values = setting.pick((64, 512, 4096), tuple(2**power for power in range(6, 14)))
     looks = (Accuracy(protocols(setting, ALEXNET_PROBE)),)
     return [
         cmc_run(

@@ -7,13 +7,13 @@ from typing import ClassVar
 from matplotlib.figure import Figure
 
 from manyview.errors import UserError
-from manyview.reproduce.job import Store, machine
-from manyview.reproduce.plots import Curve, bars, curves, figure
+from manyview.reproduce.job import Store, Weighing, machine
+from manyview.reproduce.plots import bars, curves, figure
 from manyview.reproduce.recipe import Found, Recipe
 from manyview.reproduce.setting import Setting
 from manyview.reproduce.verdict import Compared, Table, spread
 
-__all__ = ["Costs", "Steps", "ratios"]
+__all__ = ["Costs", "Steps", "ratios", "weighing"]
 
 Steps = Mapping[tuple[str, str], Mapping[int, float]]
 """In the shown unit, by kind of step and number of positives, and by repetition."""
@@ -24,9 +24,9 @@ class Costs(Recipe):
     """Each seed is one more repetition, in processes of their own."""
 
     takes_images: ClassVar[bool] = False
-    measured: tuple[str, str, float]
+    measured: tuple[str, str, float] = ("milliseconds", "time of a step, ms", 1.0)
     """Column, its name with the unit that it is shown in, and that unit in the column's own."""
-    x: str
+    x: str = "positives per query, K"
     paper: Mapping[tuple[str, str], float] = field(default_factory=dict)  # by kind of step and number of positives
     judged: Callable[[Steps], list[Compared]]
     noted: Callable[[Steps], str] = lambda _: ""
@@ -72,14 +72,8 @@ class Costs(Recipe):
         for key, values in self.values(found).items():
             theirs = [f"{self.paper[key]:g}" if key in self.paper else "–"] if self.paper else []
             rows.append((*key, batches[key], spread(list(values.values())), str(len(values)), *theirs))
-        header = (
-            "",
-            "positives",
-            "batch",
-            self.measured[1],
-            "repetitions",
-            *["the paper's, ms (GPU)"] * bool(self.paper),
-        )
+        last = ["the paper's, ms (GPU)"] * bool(self.paper)
+        header = ("", "positives", "batch", self.measured[1], "repetitions", *last)
         return [Table("A step: mean ± standard deviation over repetitions", header, tuple(rows))]
 
     def draw(self, found: Found) -> Figure:
@@ -97,10 +91,15 @@ class Costs(Recipe):
         if self.bar:
             bars(axes, {"ours": named}, y=self.measured[1], paper={"ours": known})
         else:
-            curves(axes, [Curve(*line) for line in lines.items()], x=self.x, y=self.measured[1], paper=theirs)
+            curves(axes, lines, x=self.x, y=self.measured[1], paper=theirs)
         for each in made.axes:  # also that of the paper's points
             each.set_ylim(bottom=0)
         return made
+
+
+def weighing(name: str, kind: str, seed: int, **size: int | str) -> Weighing:
+    keys = {"method": name, "positives": str(size["keys"]), "batch": str(size["batch"]), "seed": str(seed)}
+    return Weighing(keys, kind=kind, size=size)
 
 
 def ratios(first: Mapping[int, float], second: Mapping[int, float]) -> list[float]:

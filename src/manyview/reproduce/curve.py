@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 from matplotlib.figure import Figure
 
 from manyview.reproduce.job import Job
-from manyview.reproduce.plots import Curve, curves, figure
-from manyview.reproduce.recipe import Found, Recipe, of_one_seed
+from manyview.reproduce.plots import curves, figure
+from manyview.reproduce.recipe import Found, Recipe, grouped, of_one_seed, seeds_of
 from manyview.reproduce.setting import Setting
 from manyview.reproduce.verdict import Compared, Comparison, Difference, Table, compare, paired, spread
 
@@ -61,15 +62,14 @@ class Curves(Recipe):
         first, values, last = self.measured[0], self.values(found), self.last(found)
         ends, rows = [], []
         for imbalance in self.imbalances:
-            for method in dict.fromkeys(row["method"] for row in found[""] if row["imbalance"] == imbalance):
-                mine = [row for row in found[""] if (row["method"], row["imbalance"]) == (method, imbalance)]
+            here = [row for row in found[""] if row["imbalance"] == imbalance]
+            for method, mine in grouped(here, itemgetter("method")).items():
                 steps = sorted({int(row["step"]) for row in mine})
                 shown = [
                     spread([float(row[first]) for row in mine if row["step"] == str(step)], self.digits)
                     for step in (steps[len(steps) // 2], steps[-1])
                 ]
-                seeds = ", ".join(sorted({row["seed"] for row in mine}, key=int))
-                ends.append((method, imbalance, *shown, seeds))
+                ends.append((method, imbalance, *shown, seeds_of(mine)))
             for one, other in self.pairs(found.setting):
                 names = [(at(one, imbalance, number), at(other, imbalance, number)) for number in range(1, 1 + last)]
                 cells = [marked(paired(values.get(a, {}), values.get(b, {}))) for a, b in names]
@@ -86,18 +86,12 @@ class Curves(Recipe):
         return f"Paired differences over seeds, on average over the snapshots where none is named, in {self.unit[0]}"
 
     def compared(self, found: Found) -> list[Compared]:
-        setting, last = found.setting, max(1, self.last(found))
-        asked = [
-            Comparison(at(method, imbalance, last), at(method, imbalance, 1))
-            for imbalance in self.imbalances
-            for method in self.grows(setting, imbalance)
-        ]
-        asked += [
-            Comparison(at(first, imbalance), at(second, imbalance))
-            for imbalance in self.imbalances
-            for first, second in self.pairs(setting)
-        ]
-        return compare(asked, self.values(found))
+        last, growing, apart = max(1, self.last(found)), [], []
+        for imbalance in self.imbalances:
+            grown = self.grows(found.setting, imbalance)
+            growing += [Comparison(at(method, imbalance, last), at(method, imbalance, 1)) for method in grown]
+            apart += [Comparison(at(a, imbalance), at(b, imbalance)) for a, b in self.pairs(found.setting)]
+        return compare([*growing, *apart], self.values(found))
 
     def draw(self, found: Found) -> Figure:
         """Over optimizer steps of equally many views on a laptop, over epochs as in the paper."""
@@ -110,7 +104,7 @@ class Curves(Recipe):
                     line = points.setdefault(row["method"], {})
                     line.setdefault(float(row[time]), []).append(float(row[self.measured[0]]))
             title = "" if len(panels) == 1 else "whole set" if imbalance == "none" else f"{imbalance} imbalance"
-            curves(axes, [Curve(*each) for each in points.items()], x=words, y=self.y, title=title)
+            curves(axes, points, x=words, y=self.y, title=title)
             for most in {float(row["max_entropy"]) for row in found[""] if "max_entropy" in row}:
                 axes.axhline(most, color="#777", linestyle=":", linewidth=1.2)
                 place = ("axes fraction", "data")

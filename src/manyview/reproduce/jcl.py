@@ -1,15 +1,16 @@
 """JCL's tables and figures, and three questions that they raise."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from manyview.cost.fit import fit
 from manyview.cost.point import ALL_BRANCHES
 from manyview.evaluate.knn import Knn
 from manyview.evaluate.linear import Linear
 from manyview.evaluate.linear_sgd import LinearSgd
-from manyview.reproduce.costs import Costs, Steps
-from manyview.reproduce.job import Job, Look, Row, Training, Weighing
+from manyview.reproduce.costs import Costs, Steps, weighing
+from manyview.reproduce.job import Job, Look, Row, Training
 from manyview.reproduce.looks import CONTRAST_AT_END, Accuracy, HeldOut, Spread
 from manyview.reproduce.pictures import Distributions
 from manyview.reproduce.recipe import Found, Recipe
@@ -59,25 +60,25 @@ def jcl_run(
     )
 
 
-def keys_runs(setting: Setting, seed: int) -> list[Job]:
-    values = (1, 2, 5, 11) if setting.scale == "laptop" else (1, 2, 3, 5, 7, 8, 9, 11)
-    methods = {keys: "moco-v2" if keys == 1 else "jcl" for keys in values}
-    return [jcl_run(setting, {"keys": str(keys)}, seed, method=methods[keys], keys=keys) for keys in values]
+def one_value(column: str, symbol: str, *, laptop: Sequence[float], paper_too: Sequence[float], **more: Any) -> Sweep:
+    """One hyper-parameter over these values; `paper_too` are further ones at the paper's scale."""
+
+    def runs(setting: Setting, seed: int) -> list[Job]:
+        values = setting.pick(laptop, sorted((*laptop, *paper_too)))
+        own: list[dict[str, Any]] = [
+            {column: value, "method": "moco-v2" if (column, value) == ("keys", 1) else "jcl"} for value in values
+        ]
+        return [jcl_run(setting, {column: f"{each[column]:g}"}, seed, **each) for each in own]
+
+    label = f"{symbol} = {{{column}}}".format_map
+    return Sweep(paper_setup=SETUP, variables=(column,), label=label, runs=runs, **more)
 
 
-def lam_runs(setting: Setting, seed: int) -> list[Job]:
-    laptop, paper = (0.0, 0.2, 1.0, 4.0, 10.0), (0.0, 0.2, 0.5, 1.0, 2.0, 4.0, 6.0, 8.0, 10.0)
-    values = laptop if setting.scale == "laptop" else paper
-    return [jcl_run(setting, {"lam": f"{lam:g}"}, seed, lam=lam) for lam in values]
-
-
-def temperature_runs(setting: Setting, seed: int) -> list[Job]:
-    laptop, paper = (0.05, 0.1, 0.2, 0.3, 0.5), (0.05, 0.07, 0.1, 0.15, 0.2, 0.25, 0.3, 0.5)
-    values = laptop if setting.scale == "laptop" else paper
-    return [jcl_run(setting, {"temperature": f"{tau:g}"}, seed, temperature=tau) for tau in values]
-
-
-FIG2A = Sweep(
+FIG2A = one_value(
+    "keys",
+    "M′",
+    laptop=(1, 2, 5, 11),
+    paper_too=(3, 7, 8, 9),
     name="jcl-fig2a",
     where="JCL, Fig. 2(a)",
     title="Accuracy against M′, the keys from which mean and covariance are estimated",
@@ -87,41 +88,37 @@ FIG2A = Sweep(
         f"{REMARK} λ = 4, τ = 0.2 (Table 3). M′ = 1 is a run of MoCo v2: one key is its own mean and has no variance. "
         f"{NOT_PRINTED}"
     ),
-    paper_setup=SETUP,
-    variables=("keys",),
-    label="M′ = {keys}".format_map,
     x=("keys", "keys per sample, M′"),
-    runs=keys_runs,
     comparisons=claims("M′ = 5 > M′ = 1", "M′ = 5 > M′ = 2", "M′ = 11 ≈ M′ = 5"),
 )
-FIG2B = Sweep(
+FIG2B = one_value(
+    "lam",
+    "λ",
+    laptop=(0.0, 0.2, 1.0, 4.0, 10.0),
+    paper_too=(0.5, 2.0, 6.0, 8.0),
     name="jcl-fig2b",
     where="JCL, Fig. 2(b)",
     title="Accuracy against λ, the weight of the keys' covariance",
     claim="Stable for λ from 0.2 to 4; worse without the covariance (λ = 0) and with too much of it (λ = 10).",
     expectation="Level from 0.2 to 4, and λ = 10 behind; λ = 0 within a point of the others in so short a run.",
     remarks=f"{REMARK} M′ = 5, τ = 0.2 (Table 3). {NOT_PRINTED}",
-    paper_setup=SETUP,
-    variables=("lam",),
-    label="λ = {lam}".format_map,
     x=("lam", "λ"),
     evenly=True,
-    runs=lam_runs,
     comparisons=claims("λ = 4 > λ = 0", "λ = 4 ≈ λ = 0.2", "λ = 4 ≈ λ = 1", "λ = 4 > λ = 10"),
 )
-FIG2C = Sweep(
+FIG2C = one_value(
+    "temperature",
+    "τ",
+    laptop=(0.05, 0.1, 0.2, 0.3, 0.5),
+    paper_too=(0.07, 0.15, 0.25),
     name="jcl-fig2c",
     where="JCL, Fig. 2(c)",
     title="Accuracy against τ, the temperature of the softmax",
     claim="Best around τ = 0.2; a higher temperature and a much lower one do worse.",
     expectation="The same shape: τ = 0.2 ahead of 0.05 and of 0.5.",
     remarks=f"{REMARK} M′ = 5, λ = 4 (Table 3). {NOT_PRINTED}",
-    paper_setup=SETUP,
-    variables=("temperature",),
-    label="τ = {temperature}".format_map,
     x=("temperature", "τ"),
     evenly=True,
-    runs=temperature_runs,
     comparisons=claims("τ = 0.2 > τ = 0.05", "τ = 0.2 > τ = 0.3", "τ = 0.2 > τ = 0.5"),
 )
 
@@ -391,12 +388,7 @@ def memory_runs(setting: Setting, seed: int) -> list[Job]:
     counts = (1, 2) if setting.quick else (1, 2, 4, 6, 8, 12, 16) if laptop else (1, 2, 3, 4, 5)
     large: dict[str, int | str] = {"batch": 128, "queue": 65_536, "backbone": "resnet50", "size": 224}
     size = {"batch": 256, "queue": 4096} if laptop else large
-    return [
-        Weighing({"method": name, "positives": str(count), "batch": str(size["batch"]), "seed": str(seed)},
-                 kind=kind, size={**size, "keys": count})
-        for count in counts
-        for kind, name in KINDS.items()
-    ]  # fmt: skip
+    return [weighing(name, kind, seed, **size, keys=count) for count in counts for kind, name in KINDS.items()]
 
 
 def per_key(steps: Steps) -> dict[str, dict[int, float]]:

@@ -2,7 +2,7 @@
 positives and negatives, and how much the views of an image differ."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -107,12 +107,8 @@ class HeldOut:
         encoder = load(run).to(pick_device(setting.device))
         parts = holdout(open_source(setting.train), self.share)
         train, test = (extract(encoder, part, workers=setting.workers, progress=True) for part in parts)
-        return [
-            {
-                "knn": _percent(Knn().score(train, test, progress=True).value),
-                "linear": _percent(Linear().score(train, test, progress=True).value),
-            }
-        ]
+        scores = {"knn": Knn().score(train, test, progress=True), "linear": Linear().score(train, test, progress=True)}
+        return [{name: _percent(score.value) for name, score in scores.items()}]
 
 
 @dataclass(frozen=True)
@@ -132,14 +128,8 @@ class EntropyCurve:
         rows = []
         for step, encoder in track(encoders_of(run), "entropy of the snapshots", len(steps_of(run))):
             seen = monitor(encoder.to(device))
-            rows.append(
-                {
-                    **place_in_run(run, step),
-                    "entropy": f"{seen['entropy']:.4f}",
-                    "max_entropy": f"{seen['max_entropy']:.4f}",
-                    "uniformity": f"{seen['uniformity']:.4f}",
-                }
-            )
+            numbers = {name: f"{seen[name]:.4f}" for name in ("entropy", "max_entropy", "uniformity")}
+            rows.append({**place_in_run(run, step), **numbers})
         return rows
 
 
@@ -154,18 +144,16 @@ class AccuracyCurve:
         return f"accuracy-curve-{type(self.protocol).__name__.lower()}"
 
     def __call__(self, run: Path, setting: Setting) -> list[Row]:
-        return list(self._rows(run, setting))
-
-    def _rows(self, run: Path, setting: Setting) -> Iterator[Row]:
         method, config = saved_config(run)
-        look = build_augment(method, config)
+        look, rows = build_augment(method, config), []
         for step, encoder in encoders_of(run):
             frozen = FrozenEncoder.of(encoder, image_size=config.views.image_size, mean=look.mean, std=look.std)
             [record] = evaluate(
                 frozen, self.protocol, setting.train, setting.test, random=False, workers=setting.workers,
                 device=pick_device(setting.device),
             )  # fmt: skip
-            yield {**place_in_run(run, step), "linear": _column(record)[1]}
+            rows.append({**place_in_run(run, step), "linear": _column(record)[1]})
+        return rows
 
 
 def tested_images(setting: Setting) -> Source:
@@ -270,14 +258,9 @@ class Map:
             plane = plane - plane[0]
             roles = ["query", *["positive"] * len(near), *["negative"] * len(far)]
             distances = [0.0, *near.tolist(), *far.tolist()]
+            when = place_in_run(run, step)
             rows += [
-                {
-                    **place_in_run(run, step),
-                    "role": role,
-                    "x": f"{x:.3f}",
-                    "y": f"{y:.3f}",
-                    "distance": f"{distance:.4f}",
-                }
+                {**when, "role": role, "x": f"{x:.3f}", "y": f"{y:.3f}", "distance": f"{distance:.4f}"}
                 for role, (x, y), distance in zip(roles, plane.tolist(), distances, strict=True)
             ]
         return rows

@@ -27,7 +27,6 @@ from manyview.reproduce.recipes import RECIPES
 from manyview.reproduce.resolved import Images
 from manyview.reproduce.runner import FAILURE, Outcome, duration
 from manyview.reproduce.setting import Setting
-from manyview.reproduce.verdict import Table
 from manyview.run.device import pick_device
 from manyview.run.files import CONFIG, ENCODER, PAGE
 
@@ -67,12 +66,12 @@ def png(figure: Figure) -> bytes:
 
 def render(recipe: Recipe, found: Found, outcome: Outcome, picture: bytes, *, out: Path, directory: Path) -> str:
     data = base64.b64encode(picture).decode("ascii")
-    image = tag(
-        "img", src=f"data:image/png;base64,{data}", alt=recipe.title, style="max-width: 100%; background: white"
-    )
+    source, style = f"data:image/png;base64,{data}", "max-width: 100%; background: white"
+    image = tag("img", src=source, alt=recipe.title, style=style)
+    tables = (table(each.caption, list(each.header), [list(row) for row in each.rows]) for each in recipe.shown(found))
     sections = [
         ("figure", "Figure", tag("figure", image)),
-        ("results", "Our numbers beside the paper's", join(*(_table(each) for each in recipe.shown(found)))),
+        ("results", "Our numbers beside the paper's", join(*tables)),
         ("verdict", "Does the claim hold?", _verdict(recipe, found)),
         ("diagnosis", "Diagnosis", _diagnosis(outcome, found, out)),
         *_neighbours(recipe, outcome, found, out),
@@ -90,35 +89,26 @@ def _header(recipe: Recipe, found: Found, outcome: Outcome, links: Markup) -> Ma
     setting = found.setting
     seeds = f"seed{'s' * (len(setting.seeds) > 1)} {', '.join(map(str, setting.seeds))}"
     facts = " · ".join([f"{setting.scale} scale", *([setting.data] if setting.data else []), seeds])
-    warning = Markup()
+    warnings = []
     if not outcome.whole:
         left = len(outcome.jobs) - len(outcome.done)
-        warning = tag("p", f"Incomplete: {left} of {len(outcome.jobs)} runs are missing or failed.", class_="warning")
+        warnings.append(f"Incomplete: {left} of {len(outcome.jobs)} runs are missing or failed.")
     if setting.quick:
-        warning = join(
-            warning, tag("p", "A quick test: few steps of small batches. The numbers mean nothing.", class_="warning")
-        )
+        warnings.append("A quick test: few steps of small batches. The numbers mean nothing.")
+    about = tag("p", f"{recipe.where} · recipe {recipe.name} · {facts}", class_="soft")
     return tag(
-        "header",
-        tag("h1", recipe.title),
-        tag("p", f"{recipe.where} · recipe {recipe.name} · {facts}", class_="soft"),
-        warning,
-        links,
+        "header", tag("h1", recipe.title), about, *(tag("p", each, class_="warning") for each in warnings), links
     )
 
 
-def _table(each: Table) -> Markup:
-    return table(each.caption, list(each.header), [list(row) for row in each.rows])
-
-
 def _verdict(recipe: Recipe, found: Found) -> Markup:
-    parts = [
-        ("The paper: ", recipe.claim),
-        ("Expected on a laptop: ", recipe.expectation),
-        ("Found: ", recipe.verdict(found)),
-    ]
-    parts += [("Set-up: ", recipe.set_up(found.setting))]
-    return join(*(tag("p", tag("strong", start), _with_code(text)) for start, text in parts))
+    parts = {
+        "The paper: ": recipe.claim,
+        "Expected on a laptop: ": recipe.expectation,
+        "Found: ": recipe.verdict(found),
+        "Set-up: ": recipe.set_up(found.setting),
+    }
+    return join(*(tag("p", tag("strong", start), _with_code(text)) for start, text in parts.items()))
 
 
 def _with_code(text: str) -> Markup:
@@ -144,10 +134,7 @@ def _neighbours(recipe: Recipe, outcome: Outcome, found: Found, out: Path) -> li
 
 
 def _runs(outcome: Outcome, found: Found, out: Path, directory: Path) -> Markup:
-    rows = []
-    for job in outcome.jobs:
-        where = place(job, found.setting, out)
-        rows.append([str(job), _state(job, outcome), _link(where, directory)])
+    rows = [[str(job), _state(job, outcome), _link(place(job, found.setting, out), directory)] for job in outcome.jobs]
     return table("Every run of the recipe", ["run", "state", "page"], rows)
 
 

@@ -3,6 +3,7 @@
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,8 +15,8 @@ from numpy.typing import NDArray
 from manyview.reproduce.job import Job, Row
 from manyview.reproduce.looks import ORIGINAL, SHOWN, TILES, samples, two_sample
 from manyview.reproduce.plots import PALETTE, figure, histograms, legend
-from manyview.reproduce.recipe import Found, Recipe, of_one_seed
-from manyview.reproduce.verdict import Compared, Table, paired
+from manyview.reproduce.recipe import Found, Recipe, grouped, of_one_seed
+from manyview.reproduce.verdict import Compared, Table, judged, paired
 
 __all__ = ["Distributions", "Neighbourhood", "QueryWeights"]
 
@@ -57,10 +58,7 @@ class Distributions(Recipe):
         for name, _ in self.methods:
             seeds = {seed: samples(self.rows_of(found, name, "similarity", seed)) for seed in found.setting.seeds}
             means.append({seed: 100 * float(values.mean()) for seed, values in seeds.items() if len(values)})
-        what, difference = " − ".join(f"mean similarity of {name}" for _, name in self.methods), paired(*means)
-        if difference is None:
-            return [Compared(what, "above 0")]
-        return [Compared(what, "above 0", str(difference), difference.seeds, difference.supports("above"))]
+        return [judged(" − ".join(f"mean similarity of {name}" for _, name in self.methods), paired(*means))]
 
     def notes(self, found: Found) -> str:
         apart = [float(row[4]) for row in self.tables(found)[0].rows if row[1] == QUANTITIES["similarity"][0]]
@@ -107,6 +105,9 @@ def merged(rows: list[Row]) -> list[tuple[float, float]]:
 class OneQuery(Recipe):
     """Of one query, which is that of the first seed."""
 
+    def rows(self, found: Found) -> list[Row]:
+        return [row for row in found[""] if row["seed"] == found[""][0]["seed"]]
+
     def compared(self, found: Found) -> list[Compared]:
         return []
 
@@ -126,7 +127,7 @@ class QueryWeights(OneQuery):
 
     def weights(self, found: Found) -> list[list[float]]:
         """Of the positives and of the negatives, largest first."""
-        mine = [row for row in found[""] if row["seed"] == found[""][0]["seed"]]
+        mine = self.rows(found)
         return [[float(row["weight"]) for row in mine if row["role"] == role] for role in ("positive", "negative")]
 
     def tables(self, found: Found) -> list[Table]:
@@ -196,11 +197,7 @@ class Neighbourhood(OneQuery):
 
     def groups(self, found: Found) -> dict[tuple[str, int], list[Row]]:
         """The points, by method and step."""
-        grouped: dict[tuple[str, int], list[Row]] = {}
-        for row in found[""]:
-            if row["seed"] == found[""][0]["seed"]:
-                grouped.setdefault((row["method"], int(row["step"])), []).append(row)
-        return grouped
+        return grouped(self.rows(found), lambda row: (row["method"], int(row["step"])))
 
     def tables(self, found: Found) -> list[Table]:
         rows = []
@@ -214,16 +211,16 @@ class Neighbourhood(OneQuery):
     def draw(self, found: Found) -> Figure:
         made = Figure(figsize=(9.5, 6.4), layout="constrained")
         panels = made.subplots(2, 3, squeeze=False, sharex=True, sharey=True)
-        grouped, laptop = self.groups(found), found.setting.scale == "laptop"
+        groups, laptop = self.groups(found), found.setting.scale == "laptop"
         for line, method in zip(panels, self.methods, strict=True):
-            steps = sorted(step for name, step in grouped if name == method)
+            steps = sorted(step for name, step in groups if name == method)
             for axes, step in zip(line, steps, strict=False):
                 for role, colour in ROLES.items():
-                    points = [row for row in grouped[method, step] if row["role"] == role]
+                    points = [row for row in groups[method, step] if row["role"] == role]
                     places = [[float(row[axis]) for row in points] for axis in ("x", "y")]
                     axes.scatter(*places, s=16 if role == "negative" else 36, color=colour, alpha=0.8, label=role)
                 axes.add_patch(Circle((0, 0), self.radius, fill=False, linestyle="--", edgecolor="black"))
-                when = f"step {step:,}" if laptop else f"epoch {float(grouped[method, step][0]['epoch']):.0f}"
+                when = f"step {step:,}" if laptop else f"epoch {float(groups[method, step][0]['epoch']):.0f}"
                 axes.set(title=f"{method}, {when}", xlim=(-RANGE, RANGE), ylim=(-RANGE, RANGE), aspect="equal")
             line[0].set_ylabel("t-SNE, second axis")
         legend(panels[0][0])
@@ -232,9 +229,8 @@ class Neighbourhood(OneQuery):
         return made
 
     def notes(self, found: Found) -> str:
-        last = {
-            method: points for (method, _), points in sorted(self.groups(found).items(), key=lambda each: each[0][1])
-        }
+        groups = self.groups(found)
+        last = {method: groups[method, step] for method, step in sorted(groups, key=itemgetter(1))}
         if len(last) < len(self.methods):
             return "Undecided: one of the two was not run." if last else ""
         spreads = (f"{method} {statistics.stdev(distances(last[method], 'negative')):.3f}" for method in self.methods)

@@ -2,12 +2,11 @@
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-__all__ = ["PALETTE", "Curve", "bars", "curves", "figure", "histograms", "legend", "show_points"]
+__all__ = ["PALETTE", "bars", "curves", "figure", "histograms", "legend", "show_points"]
 
 PALETTE = ("#3b7ddd", "#e0862f", "#2f9e63", "#b04a9a", "#c93c37", "#6b6f76", "#8a6d3b", "#17899a")
 MARKERS = "osD^vP*X"
@@ -17,16 +16,8 @@ TICKS = 12  # so many values of x are all named
 SPAN = 5.0  # points of accuracy that a figure shows at least
 
 
-@dataclass(frozen=True)
-class Curve:
-    """Values over x, each of several seeds."""
-
-    name: str
-    points: Mapping[float, Sequence[float]]
-
-
-def figure(panels: int = 1, *, width: float = 5.2, height: float = 3.6) -> tuple[Figure, list[Axes]]:
-    made = Figure(figsize=(width * panels, height), layout="constrained")
+def figure(panels: int = 1) -> tuple[Figure, list[Axes]]:
+    made = Figure(figsize=(5.2 * panels, 3.6), layout="constrained")
     axes = made.subplots(1, panels, squeeze=False)[0]
     for each in axes:
         each.spines[["top", "right"]].set_visible(False)
@@ -35,36 +26,31 @@ def figure(panels: int = 1, *, width: float = 5.2, height: float = 3.6) -> tuple
 
 
 def curves(
-    axes: Axes,
-    found: Sequence[Curve],
-    *,
-    x: str,
-    y: str,
-    title: str = "",
-    paper: Mapping[str, Mapping[float, float]] | None = None,
-    evenly: bool = False,
-) -> None:
-    """Lines through the means, bands from the least to the most. The `paper`'s points have an axis of their own on the
-    right, since set-ups of differing size share the shape at best. `evenly` spaces the values of x as categories."""
-    places = sorted({value for curve in found for value in curve.points})
+    axes: Axes, found: Mapping[str, Mapping[float, Sequence[float]]], *, x: str, y: str, title: str = "",
+    paper: Mapping[str, Mapping[float, float]] | None = None, evenly: bool = False,
+) -> None:  # fmt: skip
+    """A line for each name through the means over seeds, and a band from the least to the most. The `paper`'s points
+    have an axis of their own on the right, since set-ups of differing size share the shape at best. `evenly` spaces
+    the values of x as categories."""
+    places = sorted({value for points in found.values() for value in points})
     where = {value: float(number) if evenly else value for number, value in enumerate(places)}
-    for number, curve in enumerate(found):
-        colour, values = PALETTE[number % len(PALETTE)], sorted(curve.points)
+    for number, (name, points) in enumerate(found.items()):
+        colour, values = PALETTE[number % len(PALETTE)], sorted(points)
         at = [where[value] for value in values]
-        means = [statistics.mean(curve.points[value]) for value in values]
+        means = [statistics.mean(points[value]) for value in values]
         turn = number % len(DASHES)
         axes.plot(at, means, color=colour, marker=MARKERS[number % len(MARKERS)], markersize=8 - 1.5 * turn,
-                  linestyle=DASHES[turn], linewidth=3 - 0.6 * turn, label=curve.name)  # fmt: skip
-        low, high = ([pick(curve.points[value]) for value in values] for pick in (min, max))
+                  linestyle=DASHES[turn], linewidth=3 - 0.6 * turn, label=name)  # fmt: skip
+        low, high = ([pick(points[value]) for value in values] for pick in (min, max))
         axes.fill_between(at, low, high, color=colour, alpha=0.18, linewidth=0)
     if evenly or len(places) <= TICKS:
         axes.set_xticks([where[value] for value in places], [f"{value:.4g}" for value in places])
     axes.set(xlabel=x, ylabel=y, title=title)
     if paper:
         right = _papers_axis(axes, y)
-        for number, (name, points) in enumerate(paper.items()):
-            known = [value for value in sorted(points) if value in where]
-            at, values = [where[value] for value in known], [points[value] for value in known]
+        for number, (name, theirs) in enumerate(paper.items()):
+            known = [value for value in sorted(theirs) if value in where]
+            at, values = [where[value] for value in known], [theirs[value] for value in known]
             right.plot(at, values, color=PAPER, marker=MARKERS[number], markersize=4, linestyle=":")
             if len(paper) > 1 and known:
                 right.annotate(name, (at[0], values[0]), (4, 5), textcoords="offset points", fontsize=7, color=PAPER)
@@ -73,13 +59,9 @@ def curves(
 
 
 def bars(
-    axes: Axes,
-    groups: Mapping[str, Mapping[str, Sequence[float]]],
-    *,
-    y: str,
-    paper: Mapping[str, Mapping[str, float]] | None = None,
-    mark: Callable[[Sequence[float]], float] = statistics.mean,
-) -> None:
+    axes: Axes, groups: Mapping[str, Mapping[str, Sequence[float]]], *, y: str,
+    paper: Mapping[str, Mapping[str, float]] | None = None, mark: Callable[[Sequence[float]], float] = statistics.mean,
+) -> None:  # fmt: skip
     """A marker for the mean (or another `mark`) of each set-up on a line from the least to the most, with a stroke for
     each value, side by side for each group; the paper's values in grey on an axis of their own."""
     names = list(dict.fromkeys(name for group in groups.values() for name in group))
@@ -127,14 +109,9 @@ def legend(axes: Axes) -> None:
 
 
 def histograms(
-    axes: Axes,
-    counts: Mapping[str, Sequence[tuple[float, float]]],
-    *,
-    step: float,
-    x: str,
-    title: str,
+    axes: Axes, counts: Mapping[str, Sequence[tuple[float, float]]], *, step: float, x: str, title: str,
     outlines: Mapping[str, Sequence[Sequence[tuple[float, float]]]],
-) -> None:
+) -> None:  # fmt: skip
     """Shares of images by the low edges of their bins: an area for each name, and thin `outlines` of its parts."""
     for number, (name, bins) in enumerate(counts.items()):
         left, share = _shares(bins)

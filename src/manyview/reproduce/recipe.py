@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from matplotlib.figure import Figure
 
@@ -13,8 +13,9 @@ from manyview.reproduce.job import Job, Row, Store
 from manyview.reproduce.setting import Setting
 from manyview.reproduce.verdict import Compared, Table, compared_table, count
 
-__all__ = ["Found", "Name", "Recipe", "Runs", "by_seed", "of_one_seed"]
+__all__ = ["Found", "Name", "Recipe", "Runs", "by_seed", "grouped", "of_one_seed", "seeds_of"]
 
+K = TypeVar("K")
 Runs = Callable[[Setting, int], Sequence[Job]]  # the jobs of one seed
 Name = Callable[[Mapping[str, str]], str]
 """What a row, or a job by its keys, is called: mostly a format, as "λ = {lam}".format_map."""
@@ -112,6 +113,18 @@ class Recipe(ABC):
         for job in jobs:
             rows.setdefault(job.table, []).extend(store.rows_of(job) if not job.waits_for else [])
         return Found(rows, setting, places)
+
+
+def grouped(rows: Sequence[Row], key: Callable[[Row], K]) -> dict[K, list[Row]]:
+    """In the order in which they come."""
+    found: dict[K, list[Row]] = {}
+    for row in rows:
+        found.setdefault(key(row), []).append(row)
+    return found
+
+
+def seeds_of(rows: Sequence[Row]) -> str:
+    return ", ".join(sorted({row["seed"] for row in rows}, key=int))
 
 
 def by_seed(rows: Sequence[Row], column: str) -> dict[int, float]:

@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 __all__ = ["ON_SCENES", "Length", "Scale", "Setting", "length"]
 
+T = TypeVar("T")
 Scale = Literal["laptop", "paper"]
 QUICK_STEPS = 4
 ON_SCENES = "-scenes"  # how the names of files of results end
@@ -51,6 +52,10 @@ class Setting:
     def as_planned(self) -> bool:
         """Whether the runs are as long as the laptop's recipes say, for which times are known."""
         return self.scale == "laptop" and not self.quick and self.steps is None
+
+    def pick(self, laptop: T, paper: T) -> T:
+        """What is meant for its scale."""
+        return laptop if self.scale == "laptop" else paper
 
     @property
     def on_scenes(self) -> bool:

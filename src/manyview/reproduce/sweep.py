@@ -10,10 +10,10 @@ from matplotlib.figure import Figure
 from manyview import counter
 from manyview.errors import UserError
 from manyview.reproduce.job import Job, Row, Store, Training
-from manyview.reproduce.plots import Curve, bars, curves, figure, show_points
-from manyview.reproduce.recipe import Found, Name, Recipe, by_seed, of_one_seed
+from manyview.reproduce.plots import bars, curves, figure, show_points
+from manyview.reproduce.recipe import Found, Name, Recipe, by_seed, grouped, of_one_seed, seeds_of
 from manyview.reproduce.setting import Setting
-from manyview.reproduce.verdict import Compared, Comparison, Table, compare, paired, spread
+from manyview.reproduce.verdict import Compared, Comparison, Table, compare, spread
 
 __all__ = ["Search", "Space", "Sweep", "best", "widest"]
 
@@ -59,29 +59,19 @@ class Sweep(Recipe):
         for label in dict.fromkeys([*setups, *(paper if self.all_of_paper(found) else ())]):
             mine = setups.get(label, [])
             shown = [spread([float(row[name]) for row in mine]) for name in ("linear", "knn")]
-            seeds = ", ".join(sorted({row["seed"] for row in mine}, key=int)) or "none"
             theirs = [f"{paper[label]:g}" if label in paper else "–"] if paper else []
-            rows.append((label, *self.details(mine), *shown, seeds, *theirs))
-        header = (
-            "",
-            *self.details_header(),
-            Y.replace(" accuracy", ""),
-            "kNN, %",
-            "seeds",
-            *["the paper's linear"] * bool(paper),
-        )
+            rows.append((label, *self.details(mine).values(), *shown, seeds_of(mine) or "none", *theirs))
+        last = ["the paper's linear"] * bool(paper)
+        header = ("", *self.details([]), "linear, %", "kNN, %", "seeds", *last)
         return [Table("Test accuracy: mean ± standard deviation over seeds", header, tuple(rows))]
 
     def all_of_paper(self, found: Found) -> bool:
         """Whether set-ups of the paper that were not run have a row too."""
         return True
 
-    def details_header(self) -> tuple[str, ...]:
+    def details(self, rows: Sequence[Row]) -> dict[str, str]:
         """Columns between the label and the accuracies."""
-        return ()
-
-    def details(self, rows: Sequence[Row]) -> tuple[str, ...]:
-        return ()
+        return {}
 
     def draw(self, found: Found) -> Figure:
         made, [axes] = figure()
@@ -100,7 +90,7 @@ class Sweep(Recipe):
         if axis is None:
             bars(axes, lines, y=Y, paper=points)
         else:
-            ours = [Curve(name, {float(x): line[x] for x in line}) for name, line in lines.items()]
+            ours = {name: {float(x): line[x] for x in line} for name, line in lines.items()}
             theirs = {name: {float(x): line[x] for x in line} for name, line in points.items()}
             curves(axes, ours, x=axis[1], y=Y, paper=theirs, evenly=self.evenly)
         show_points(axes)
@@ -119,10 +109,7 @@ class Sweep(Recipe):
         return {label: by_seed(rows, "linear") for label, rows in self.setups(found).items()}
 
     def setups(self, found: Found) -> dict[str, list[Row]]:
-        grouped: dict[str, list[Row]] = {}
-        for row in found[""]:
-            grouped.setdefault(self.label(row), []).append(row)
-        return grouped
+        return grouped(found[""], self.label)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +149,7 @@ class Search(Sweep):
     def tables(self, found: Found) -> list[Table]:
         header, tables = ("", "settings", "linear, %", "kNN, %"), []
         for table in self.trial_tables(found):
-            rows = sorted(found[table], key=lambda row: list(map(self.method, found[table])).index(self.method(row)))
+            rows = [row for rows in grouped(found[table], self.method).values() for row in rows]
             shown = tuple((self.method(row), self.settings(row), row["linear"], row["knn"]) for row in rows)
             words = f"{table.capitalize()}: accuracy on held-out training images, seed {self.trial_seed}"
             tables.append(Table(words, header, shown))
@@ -171,20 +158,18 @@ class Search(Sweep):
     def trial_tables(self, found: Found) -> list[str]:
         return [table for table in found.rows if table and found[table]]
 
-    def details_header(self) -> tuple[str, ...]:
-        return ("settings",)
-
-    def details(self, rows: Sequence[Row]) -> tuple[str, ...]:
-        return (self.settings(rows[0]) if rows else "–",)
+    def details(self, rows: Sequence[Row]) -> dict[str, str]:
+        return {"settings": self.settings(rows[0]) if rows else "–"}
 
     def draw(self, found: Found) -> Figure:
         """The trials, of which the best is marked, and the final runs."""
         tried = self.trial_tables(found)[-1:]
         made, panels = figure(max(1, len(tried) + bool(found[""])))
         for table, axes in zip(tried, panels, strict=False):
-            trials: dict[str, list[float]] = {}
-            for row in found[table]:
-                trials.setdefault(self.method(row), []).append(float(row["linear"]))
+            trials = {
+                method: [float(row["linear"]) for row in rows]
+                for method, rows in grouped(found[table], self.method).items()
+            }
             bars(axes, {"linear": trials}, y=Y, mark=max)  # a mean of unlike trials says nothing
             axes.set_title("held-out training images, trials (marked: the best)", fontsize=9)
             show_points(axes)
@@ -233,8 +218,7 @@ def widest(
     and seed."""
     apart: list[tuple[float, tuple[Job, Job]]] = []
     for each in comparisons:
-        difference = paired(values.get(each.first, {}), values.get(each.second, {}))
-        jobs = of_one_seed(done, each.first, each.second, name)
+        difference, jobs = each.difference(values), of_one_seed(done, each.first, each.second, name)
         if difference is not None and jobs is not None:
             apart.append((abs(difference.mean), jobs))
     return max(apart, key=lambda pair: pair[0])[1] if apart else None

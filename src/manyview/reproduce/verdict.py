@@ -1,6 +1,7 @@
 """Whether a claim of a paper shows here: differences over seeds with their intervals, as a table and one count."""
 
 import math
+import re
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from scipy import stats
 
 __all__ = [
     "FEWEST", "Compared", "Comparison", "Difference", "Table", "claims", "compare", "compared_table", "count",
-    "over_seeds", "paired", "signed", "spread",
+    "judged", "judged_ratio", "over_seeds", "paired", "signed", "spread",
 ]  # fmt: skip
 
 FEWEST = 3  # seeds below which there is no interval
@@ -36,14 +37,14 @@ class Comparison:
     second: str
     kind: Literal["above", "level"] = "above"
 
+    def difference(self, values: Values) -> "Difference | None":
+        return paired(values.get(self.first, {}), values.get(self.second, {}))
+
 
 def claims(*words: str) -> tuple[Comparison, ...]:
     """Of "first > second" and "first ≈ second"."""
-    pairs = ((each.partition(" > "), each.partition(" ≈ ")) for each in words)
-    return tuple(
-        Comparison(above[0], above[2]) if above[1] else Comparison(level[0], level[2], "level")
-        for above, level in pairs
-    )
+    parts = (re.split(" ([>≈]) ", each) for each in words)
+    return tuple(Comparison(first, second, "above" if sign == ">" else "level") for first, sign, second in parts)
 
 
 @dataclass(frozen=True)
@@ -102,24 +103,29 @@ def over_seeds(values: Sequence[float]) -> Difference:
 
 
 def compare(comparisons: Sequence[Comparison], values: Values) -> list[Compared]:
-    found = []
-    for each in comparisons:
-        what, claimed = f"{each.first} − {each.second}", "above 0" if each.kind == "above" else f"within ±{LEVEL:g}"
-        difference = paired(values.get(each.first, {}), values.get(each.second, {}))
-        if difference is None:
-            found.append(Compared(what, claimed))
-        else:
-            found.append(Compared(what, claimed, str(difference), difference.seeds, difference.supports(each.kind)))
-    return found
+    return [judged(f"{each.first} − {each.second}", each.difference(values), each.kind) for each in comparisons]
+
+
+def judged(what: str, difference: Difference | None, kind: str = "above") -> Compared:
+    claimed = "above 0" if kind == "above" else f"within ±{LEVEL:g}"
+    if difference is None:
+        return Compared(what, claimed)
+    return Compared(what, claimed, str(difference), difference.seeds, difference.supports(kind))
+
+
+def judged_ratio(what: str, claimed: str, ratios: Sequence[float], low: float, high: float) -> Compared:
+    """Of one ratio for each repetition; the paper has it between `low` and `high`."""
+    if not ratios:
+        return Compared(what, claimed)
+    ratio = over_seeds(ratios)
+    return Compared(what, claimed, ratio.plain(), ratio.seeds, ratio.within(low, high))
 
 
 def compared_table(caption: str, compared: Sequence[Compared]) -> Table:
     """A row for each comparison that was run."""
-    words = {True: "yes", False: "no", None: "undecided"}
-    rows = [
-        (each.what, each.claimed, each.found, str(each.seeds), words[each.agrees]) for each in compared if each.seeds
-    ]
-    return Table(caption, ("", "claimed", "found [95 %]", "seeds", "agrees with the paper"), tuple(rows))
+    words, run = {True: "yes", False: "no", None: "undecided"}, (each for each in compared if each.seeds)
+    rows = tuple((each.what, each.claimed, each.found, str(each.seeds), words[each.agrees]) for each in run)
+    return Table(caption, ("", "claimed", "found [95 %]", "seeds", "agrees with the paper"), rows)
 
 
 def count(compared: Sequence[Compared]) -> str:
