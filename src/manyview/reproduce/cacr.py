@@ -16,7 +16,7 @@ from manyview.reproduce.curve import Curves
 from manyview.reproduce.job import Job, Look, Row, Training
 from manyview.reproduce.looks import CONTRAST_AT_END, Accuracy, AccuracyCurve, EntropyCurve, HeldOut, Map, Weights
 from manyview.reproduce.pictures import Neighbourhood, QueryWeights
-from manyview.reproduce.recipe import Found, Recipe, Runs
+from manyview.reproduce.recipe import NOT_PRINTED, Found, Recipe, Runs
 from manyview.reproduce.setting import Setting, length
 from manyview.reproduce.sweep import Search, Sweep, widest
 from manyview.reproduce.verdict import (
@@ -36,7 +36,6 @@ __all__ = ["RECIPES"]
 STEPS, ENCODED = 600, 320  # views encoded in a step
 POINTS, PAPER_POINTS = 6, 20  # snapshots for curves; the paper's are every tenth of 200 epochs
 SETUP = "CIFAR-10, AlexNet, 200 epochs (C.1)"
-NOT_PRINTED = "The paper prints no values of this figure."
 CMC_REMARK = (
     "CMC (K = 4) has the mean over pairs of views, where Eq. 8 of its paper has their sum, and τ = 0.07, which CACR's "
     "paper gives for ImageNet only."

@@ -19,7 +19,7 @@ from manyview.fields import IMAGE
 from manyview.reproduce.job import Job, Look, Row, Training
 from manyview.reproduce.looks import CONTRAST_AT_END, Accuracy, BesideRandom
 from manyview.reproduce.plots import PALETTE, figure, legend
-from manyview.reproduce.recipe import Found, Recipe
+from manyview.reproduce.recipe import NOT_PRINTED, Found, Recipe
 from manyview.reproduce.setting import Setting, length
 from manyview.reproduce.sweep import Sweep
 from manyview.reproduce.verdict import Table, claims, spread
@@ -39,7 +39,6 @@ REMARK = (
     "stayed within three points of random weights, and Adam with lr 0.001 and 0.003 was ten ahead of them (their rows "
     "were not kept). Nothing else was searched for."
 )
-NOT_PRINTED = "The paper prints no values of this figure."
 RGBD_SETUP = "a set with depth and normals, patches, the encoder of Table 12 for each view, 3,000 epochs (E.4)"
 VIEWS = ("L", "ab", "depth", "normals")
 

@@ -13,7 +13,7 @@ from manyview.reproduce.costs import Costs, Steps, weighing
 from manyview.reproduce.job import Job, Look, Row, Training
 from manyview.reproduce.looks import CONTRAST_AT_END, Accuracy, HeldOut, Spread
 from manyview.reproduce.pictures import Distributions
-from manyview.reproduce.recipe import Found, Recipe
+from manyview.reproduce.recipe import NOT_PRINTED, Found, Recipe
 from manyview.reproduce.setting import Setting, length
 from manyview.reproduce.sweep import Search, Space, Sweep
 from manyview.reproduce.verdict import Compared, Comparison, Table, claims, over_seeds
@@ -27,7 +27,6 @@ REMARK = (
     "encoder momentum 0.99, λ growing linearly from 0, and Adam (β = 0.5, 0.999) with lr 0.001. These were chosen for "
     "MoCo v2 on held-out training images (`jcl-search`): with SGD it stays close to random weights in so few steps."
 )
-NOT_PRINTED = "The paper prints no values of this figure."
 
 
 def jcl_run(

@@ -39,6 +39,8 @@ from manyview.run.saved import saved_config
 __all__ = ["LOCK", "Job", "Look", "Row", "Store", "Training", "Weighing", "alone", "machine", "place", "to_csv"]
 
 LOCK = "lock"  # the file that a process holds while it works in a place
+IMAGES, RUN = "images", "run"  # columns that recipes do not see: of which images a row is, and of which settings
+SETTINGS = "settings.json"
 REPEATS, ONE_AT_A_TIME = 5, "weighing.lock"
 
 Row = dict[str, str]  # a line of a file of results, by column
@@ -207,10 +209,6 @@ def alone(directory: Path) -> Iterator[bool]:
             yield False
             return
         yield True
-
-
-IMAGES, RUN = "images", "run"  # columns that recipes do not see: of which images a row is, and of which settings
-SETTINGS = "settings.json"
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,10 @@ from manyview.reproduce.job import Job, Row, Store
 from manyview.reproduce.setting import Setting
 from manyview.reproduce.verdict import Compared, Table, compared_table, count
 
-__all__ = ["Found", "Name", "Recipe", "Runs", "by_seed", "grouped", "of_one_seed", "seeds_of"]
+__all__ = ["NOT_PRINTED", "Found", "Name", "Recipe", "Runs", "by_seed", "grouped", "of_one_seed", "seeds_of"]
 
 K = TypeVar("K")
+NOT_PRINTED = "The paper prints no values of this figure."
 Runs = Callable[[Setting, int], Sequence[Job]]  # the jobs of one seed
 Name = Callable[[Mapping[str, str]], str]
 """What a row, or a job by its keys, is called: mostly a format, as "λ = {lam}".format_map."""

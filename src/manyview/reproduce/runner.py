@@ -70,8 +70,7 @@ def carry_out(recipe: Recipe, setting: Setting, out: Path, store: Store, console
             if store.rows_of(job):  # another process ended it in between
                 continue
             number = f"run {len(outcome.done) + len(outcome.failed) + 1} of {len(outcome.jobs)}"
-            later = [each for each in outcome.jobs if each.waits_for]
-            console.print(f"{number}: {job}  ({clock.left([*left, *later])})", highlight=False)
+            console.print(f"{number}: {job}  ({clock.left([*left, *outcome.waiting])})", highlight=False)
             untouched = {path.name for path in directory.iterdir()} <= {LOCK}
             start = time.perf_counter()
             succeeded = perform(recipe, job, directory, setting, store, outcome, console)
