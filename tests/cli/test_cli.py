@@ -36,8 +36,13 @@ def test_mistakes_cost_one_line_each(capsys: pytest.CaptureFixture[str], tmp_pat
     assert "choose one of pretrain" in mistake(capsys, "pretain")
     assert "choose one of au-cl" in mistake(capsys, "pretrain", "jlc")
     assert "choose one of knn" in mistake(capsys, "evaluate", "nn")
-    assert "does not exist" in mistake(capsys, "pretrain", "jcl", "--data", str(tmp_path / "none"), *out)
-    assert "no images" in mistake(capsys, "pretrain", "jcl", "--data", str(tmp_path / "empty"), *out)
+    none, empty = str(tmp_path / "none"), str(tmp_path / "empty")
+    assert f"--data: '{none}' does not exist" in mistake(capsys, "pretrain", "jcl", "--data", none, *out)
+    assert f"--data: '{empty}/' holds no images" in mistake(capsys, "pretrain", "jcl", "--data", empty, *out)
+    assert f"--data: '{none}' does not exist" in mistake(capsys, "pack", "--data", none, *out)
+    assert f"--split test: '{empty}' has no test split: use" in mistake(
+        capsys, "pack", "--data", empty, "--split", "test", *out
+    )
     assert "is not a run directory" in mistake(capsys, "resume", str(tmp_path / "empty"))
     assert "resume" in mistake(capsys, "evaluate", "knn", str(tmp_path / "empty"), "--data", "scenes:64")
     assert "--config" in mistake(

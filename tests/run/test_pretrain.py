@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from PIL import Image
-from running import Command, lines
+from running import Command, lines, mistake
 
 import manyview
 from manyview.cli import main
@@ -224,6 +224,23 @@ def test_a_checkpoint_that_does_not_fit_is_one_line_that_names_who_wrote_it(
         assert "step-00000010.pt does not fit jcl (manyview 0.0.9 wrote it" in message
         assert "resume it with manyview 0.0.9" in message
         assert message.count("\n") == 1
+    for config in (None, "{", 3, "[]"):
+        torch.save({**state, "config": config}, path)
+        assert "step-00000010.pt" in mistake(capsys, "resume", str(run))
+    torch.save(["a list"], path)
+    assert "step-00000010.pt holds no configuration: remove it" in mistake(capsys, "resume", str(run))
+
+
+@pytest.mark.parametrize("name", ["data", "contrast"])
+@pytest.mark.parametrize("told", [None, [], {}, {"fingerprint": 3}])
+def test_resume_refuses_a_config_that_does_not_say_what_was_read(
+    name: str, told: Any, finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished, run, symlinks=True)
+    facts = json.loads((run / "config.json").read_text())
+    (run / "config.json").write_text(json.dumps(facts | {name: told}))
+    assert f"config.json lacks the fingerprint of its {name}: restore it" in mistake(capsys, "resume", str(run))
 
 
 def test_a_run_that_is_older_than_a_flag_goes_on_with_its_default(

@@ -3,14 +3,17 @@
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
 from manyview import bounds
 from manyview.bounds import NotNegative, Positive
 from manyview.cli.shared import console, names, ranks
-from manyview.errors import UserError
+from manyview.errors import UserError, naming
+
+if TYPE_CHECKING:
+    from manyview.data import Source
 
 __all__ = ["run"]
 
@@ -79,7 +82,6 @@ class Embed:
     """cpu, cuda, …"""
 
     def __call__(self) -> None:
-        from manyview.data import open_source
         from manyview.encoders import load
         from manyview.evaluate.features import embed, left_out_before
         from manyview.run.device import pick_device
@@ -87,7 +89,7 @@ class Embed:
         encoder = load(self.run)
         if self.view is not None:
             encoder = encoder.only(names(self.view))
-        source = open_source(self.data, split=self.split)
+        source = opened(self.data, self.split)
         features = embed(
             encoder,
             source,
@@ -101,6 +103,17 @@ class Embed:
         console.print(
             f"{self.out}: {len(features):,} embeddings of {source.name}, unreadable images: {lost:,}", soft_wrap=True
         )
+
+
+def opened(data: str, split: str, **how: Any) -> "Source":
+    from manyview.data import open_source
+    from manyview.data.source import NoTestSplit
+
+    try:
+        with naming("--data"):
+            return open_source(data, split=split, **how)
+    except NoTestSplit as error:
+        raise UserError(f"--split {split}: '{data}' has no test split: use --split train") from error
 
 
 @dataclass(frozen=True)
@@ -228,10 +241,10 @@ class Pack:
     """Camera intrinsics fx,fy,cx,cy in pixels, for normals computed from depth. Default: Kinect's."""
 
     def __call__(self) -> None:
-        from manyview.data import Camera, open_source, pack
+        from manyview.data import Camera, pack
 
         camera = Camera(self.depth_scale, self.intrinsics)
-        source = open_source(self.data, split=self.split, labelled=not self.unlabelled, camera=camera)
+        source = opened(self.data, self.split, labelled=not self.unlabelled, camera=camera)
         source = source.select(source.fields)
         packed = pack(source, self.out, image_size=self.image_size)
         fields = f" with {', '.join(packed.fields)}" if len(packed.fields) > 1 else ""

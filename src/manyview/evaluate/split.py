@@ -7,7 +7,7 @@ import torch
 from manyview.data import open_source
 from manyview.data.fieldfiles import KINECT_MM, Camera
 from manyview.data.source import NoTestSplit, Source, Subset, holdout
-from manyview.errors import UserError
+from manyview.errors import UserError, naming
 
 __all__ = ["Split", "match_classes", "open_test", "splits"]
 
@@ -25,9 +25,11 @@ class Split(NamedTuple):
 
 def splits(data: str, test_data: str | None = None, *, camera: Camera = KINECT_MM) -> Split:
     """Tests on `test_data`, else on the test split of `data`, else on a part of `data` that is held out by hash."""
-    train = _labelled(open_source(data, camera=camera), f"--data {data}")
+    with naming("--data"):
+        train = _labelled(open_source(data, camera=camera), f"--data {data}")
     if test_data is not None:
-        test = _labelled(open_test(test_data), f"--test-data {test_data}")
+        with naming("--test-data"):
+            test = _labelled(open_test(test_data), f"--test-data {test_data}")
         if test.fingerprint == train.fingerprint:
             raise UserError(
                 f"--test-data {test_data} holds the same samples as --data {data}: leave it out or give other ones"

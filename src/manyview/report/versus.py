@@ -9,7 +9,7 @@ from manyview.data.source import Source, Subset
 from manyview.diagnose.facts import Facts, read_facts
 from manyview.diagnose.words import percent, points, signed
 from manyview.encoders import FrozenEncoder, load
-from manyview.errors import UserError
+from manyview.errors import UserError, naming
 from manyview.evaluate.features import extract
 from manyview.evaluate.score import bootstrap
 from manyview.report.gallery import neighbour, query, row
@@ -52,10 +52,8 @@ def beside(run: Path, against: Path, source: Source) -> Versus:
     if against.resolve() in (run.resolve(), (run / ENCODER).resolve()):
         raise UserError(f"--against {against} is the encoder of {run} itself: name another run")
     here = load(run)
-    try:
+    with naming("--against"):
         there = load(against)
-    except UserError as error:
-        raise UserError(f"--against: {error}") from error
     first, second = read_facts(run), read_facts(against) if (against / CONFIG).is_file() else None
     remark = ""
     if second is None:

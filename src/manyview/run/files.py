@@ -17,6 +17,7 @@ __all__ = [
     "SNAPSHOTS",
     "TENSORBOARD",
     "UNREADABLE",
+    "fingerprint",
     "read_config",
 ]
 
@@ -48,3 +49,12 @@ def read_config(run: Path) -> dict[str, Any]:
     if not isinstance(facts, dict):
         raise UserError(f"{path} is not the {CONFIG} of a run: give the --out of a `manyview pretrain`")
     return facts
+
+
+def fingerprint(run: Path, of: str) -> str:
+    """That of the images on which the run was trained ("data"), or on which its contrast was measured ("contrast")."""
+    facts = read_config(run).get(of)
+    found = facts.get("fingerprint") if isinstance(facts, dict) else None
+    if not isinstance(found, str):
+        raise UserError(f"{run / CONFIG} lacks the fingerprint of its {of}: restore it from a backup")
+    return found

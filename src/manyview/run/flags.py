@@ -15,7 +15,7 @@ from manyview.config import AnyConfig, Config, DataConfig, RunConfig
 from manyview.data import Camera, Source, fewer, imbalanced, open_source
 from manyview.data.missing import Incomplete
 from manyview.data.scenes import Scenes
-from manyview.errors import UserError
+from manyview.errors import UserError, naming
 from manyview.methods.base import Method
 from manyview.run import presets
 from manyview.run.files import RENAMED
@@ -28,7 +28,8 @@ HELP = {"-h", "--help"}
 def open_training(method: type[Method], config: AnyConfig) -> Source:
     """The training data of a run."""
     data, fields = config.data, method.encoder_config(config.method, config.encoder).fields
-    with distributed.first_on_each_machine():  # it may pack the images into a file that the others only map
+    # The first may pack the images into a file that the others only map.
+    with distributed.first_on_each_machine(), naming("--data"):
         source = open_source(
             data.data, split="pretrain", labelled=not data.unlabelled, camera=Camera(data.depth_scale, data.intrinsics)
         ).select(fields)

@@ -29,7 +29,7 @@ from manyview.methods.base import Method
 from manyview.report import beside, collect, write_report
 from manyview.run import checkpoint, snapshots
 from manyview.run.build import Training, build
-from manyview.run.files import CHECKPOINTS, CONFIG, ENCODER, UNREADABLE, read_config
+from manyview.run.files import CHECKPOINTS, CONFIG, ENCODER, UNREADABLE, fingerprint, read_config
 from manyview.run.log import Log
 from manyview.run.saved import read_settings
 from manyview.train import NotFinite, Taken, read, train
@@ -84,17 +84,16 @@ def resume(run: Path, kind: type[Method], config: AnyConfig, source: Source, con
     path = checkpoint.latest(run / CHECKPOINTS)
     state = checkpoint.load(path)
     # First, because the configuration also chooses samples.
-    refuse_other(read_settings(kind, json.loads(state["config"]), path), config, path)
-    facts = read_config(run)
-    maker, here = facts.get("version"), manyview.__version__
-    if source.fingerprint != facts["data"]["fingerprint"]:
+    refuse_other(saved_with(state, kind, path), config, path)
+    maker, here = read_config(run).get("version"), manyview.__version__
+    if source.fingerprint != (expected := fingerprint(run, "data")):
+        older = "" if maker == here else f", or resume with manyview {maker}, which made the run"
         raise UserError(
-            f"--data {config.data.data} is not what {run} was trained on ({len(source)} samples, fingerprint "
-            f"{source.fingerprint}, against {facts['data']['samples']}, {facts['data']['fingerprint']}): "
-            + ("name the original data" if maker == here else f"resume it with manyview {maker}, which made it")
+            f"--data {config.data.data} is not what {run} was trained on (fingerprint {source.fingerprint} instead of "
+            f"{expected}): name the original data{older}"
         )
     training = build(kind, config, source)
-    refuse_other_contrast(facts, training.contrast)
+    refuse_other_contrast(run, training.contrast)
     try:
         training.method.load_state_dict(state["method"])
         training.optimizer.load_state_dict(state["optimizer"])
@@ -254,6 +253,15 @@ def save(run: Path, config: AnyConfig, training: Training, *, step: int) -> None
     checkpoint.save(run / CHECKPOINTS, step, state, keep=config.run.keep)
 
 
+def saved_with(state: Any, kind: type[Method], path: Path) -> AnyConfig:
+    """The configuration in the checkpoint `path`."""
+    try:
+        values = json.loads(state["config"])
+    except (KeyError, RecursionError, TypeError, ValueError) as error:
+        raise UserError(f"checkpoint {path} holds no configuration: remove it and resume from an older one") from error
+    return read_settings(kind, values, path)
+
+
 def refuse_other(saved: AnyConfig, config: AnyConfig, path: Path) -> None:
     """Resuming with another configuration would silently make another run of it."""
     old, new = (
@@ -273,12 +281,12 @@ def refuse_other(saved: AnyConfig, config: AnyConfig, path: Path) -> None:
         )
 
 
-def refuse_other_contrast(facts: dict[str, Any], contrast: ContrastMonitor | None) -> None:
+def refuse_other_contrast(run: Path, contrast: ContrastMonitor | None) -> None:
     """A curve must not mix two sets of images."""
-    if contrast is not None and contrast.fingerprint != facts["contrast"]["fingerprint"]:
+    if contrast is not None and contrast.fingerprint != fingerprint(run, "contrast"):
         raise UserError(
-            f"contrast was measured on {facts['contrast']['data']}, and {contrast.name} holds other images: "
-            "name the original data, with its test split where it had one"
+            f"contrast was measured on other images than {contrast.name}: name the original data, with its test split "
+            "where it had one"
         )
 
 
