@@ -1,4 +1,4 @@
-"""What README and CONTRIBUTING say of methods and files is so."""
+"""What README, CONTRIBUTING and the list of features say of methods and files is so."""
 
 import json
 import re
@@ -29,6 +29,14 @@ def test_the_table_of_methods_names_every_command_once_and_no_other() -> None:
     cells = [row.split("|")[1] for row in table.splitlines()[2:]]
     commands = [name for cell in cells for name in re.findall(r"`([^`]+)`", cell)]
     assert sorted(commands) == sorted(described())
+
+
+def test_the_list_of_features_names_files_that_exist() -> None:
+    features = (ROOT / "docs/FEATURES.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(\w+/[\w/]*(?:\.\w+)?)`", features))
+    assert len(named) > 60
+    missing = [path for path in named if not any((top / path).exists() for top in (ROOT, SOURCES))]
+    assert missing == []
 
 
 def reading() -> tuple[list[str], set[str]]:
