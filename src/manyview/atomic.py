@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written aside, synced and renamed; and changed by one process at a time."""
+"""Atomic writes (to a temporary file that is synced and renamed), and locks for files that several processes change."""
 
 import fcntl
 import os

@@ -33,11 +33,11 @@ class RunConfig:
     device: str = "auto"
     """cpu, cuda, cuda:1, mps … `auto`: a GPU if there is one. Under torchrun each process takes its own GPU."""
     compile: bool = False
-    """Compile encoders and augmentations with torch.compile. The first steps are slow, all others faster."""
+    """Compile encoders and augmentations with torch.compile. The first steps are slow, later ones faster."""
     checkpoint_every: Annotated[int, Positive] = 1000
-    """Save a checkpoint every N optimizer steps, and also before the first step and after the last."""
+    """Save a checkpoint every N optimizer steps, before the first step and after the last."""
     keep: Annotated[int, Positive] = 3
-    """Number of checkpoints kept on disk: the newest ones."""
+    """Number of checkpoints on disk. Older ones are removed."""
     snapshots: Annotated[int, NotNegative] = 0
     """Number of snapshots of the encoder and its head, evenly spaced over the run, plus one before the first step. 0:
     none."""
@@ -49,8 +49,8 @@ class RunConfig:
     """Measure contrast (entropy of the negative weights, alignment, uniformity …) every N epochs and in the last step,
     on the same 5 views of 512 images for every method. 0: never."""
     contrast_data: str | None = None
-    """Images for the contrast; anything that `data` takes. Default: the test split of the data, or training images
-    where it has none."""
+    """Images for the contrast: anything that --data takes. Default: the test split of --data, or training images if
+    there is none."""
     contrast_t_neg: Annotated[float, Positive] = 2.0
     """t⁻ of the negative weights in the contrast. Use the same value for all runs that you compare."""
 
@@ -66,12 +66,12 @@ class DataConfig:
     unlabelled: bool = False
     """Do not take the first directory level of a folder or tar as labels."""
     subset: Annotated[int | None, Positive] = None
-    """Train on at most N images, drawn at random. `imbalance` is applied to these."""
+    """Train on at most N images, drawn at random. --imbalance is applied to these."""
     imbalance: Literal["none", "linear", "exponential"] = "none"
-    """Label imbalance as in CACR. Of class l of C, `linear` keeps the fraction l/C, `exponential` R^(-(C-l)/(C-1)) with
-    R = `imbalance-ratio` (the paper writes the floor of l/C, which gives all classes but the last the same size)."""
+    """Label imbalance as in CACR. Of class l of C, `linear` keeps the fraction l/C, `exponential` R^(-(C-l)/(C-1)),
+    R is --imbalance-ratio. (The paper writes the floor of l/C, which would make all classes but the last equal.)"""
     imbalance_ratio: Annotated[float, AtLeastOne] = 100.0
-    """For `exponential`: ratio R of the fractions kept of the last and of the first class."""
+    """R of --imbalance exponential: the last class keeps R times the fraction that the first one keeps."""
     missing: Annotated[float, ShareBelowOne] = 0.0
     """Fraction of the depth maps, normals and segmentations that is withheld at random. A sample without such a view
     takes no part in the losses of that view."""
@@ -104,25 +104,25 @@ class OptimConfig:
     batch_size: Annotated[int, Positive] = 256
     """Samples per optimizer step, summed over all devices."""
     encoded_views: Annotated[int | None, Positive] = None
-    """Views per optimizer step, for comparisons at equal cost. It replaces --batch-size by this number divided by the
-    views per sample."""
+    """Views per optimizer step, for comparisons at equal cost. The batch size is this number divided by the views per
+    sample. Overrides --batch-size."""
     epochs: Annotated[int, Positive] = 200
     """Number of passes over the data."""
     max_steps: Annotated[int | None, Positive] = None
-    """Number of optimizer steps. It replaces --epochs, also in the schedules."""
+    """Number of optimizer steps. Overrides --epochs, also in the schedules."""
     optimizer: Literal["sgd", "adamw", "adam", "lars"] = "sgd"
-    """Optimizer. `sgd` applies weight decay to all weights, as MoCo does; `lars` and `adamw` exclude biases and
-    normalisation layers. `adam` has β = (0.5, 0.999), as CMC for patches."""
+    """Optimizer. `sgd` applies weight decay to all weights, as in MoCo; `lars` and `adamw` exclude biases and
+    normalisation layers. `adam` has β = (0.5, 0.999), as in CMC of patches."""
     lr: Annotated[float, Positive] = 0.03
-    """Peak learning rate, before scaling by `lr-rule`."""
+    """Peak learning rate, before scaling by --lr-rule."""
     lr_rule: Literal["none", "linear", "sqrt"] = "none"
-    """Scale the learning rate by batch/256 (`linear`) or its square root (`sqrt`)."""
+    """Multiply the learning rate by batch size/256 (`linear`) or its square root (`sqrt`)."""
     schedule: Literal["cosine", "step", "constant"] = "cosine"
     """Learning rate schedule after the warm-up."""
     milestones: Annotated[tuple[float, ...], Share] = (0.6, 0.8)
-    """For `step`: when the learning rate decays, as fractions of the run."""
+    """When --schedule step reduces the learning rate, as fractions of the run."""
     decay: Annotated[float, Positive] = 0.1
-    """For `step`: factor of the learning rate at each milestone."""
+    """Factor of the learning rate at each milestone."""
     warmup_epochs: Annotated[float, NotNegative] = 0.0
     """Epochs of linear warm-up from 0."""
     weight_decay: Annotated[float, NotNegative] = 1e-4
@@ -134,8 +134,8 @@ class OptimConfig:
     precision: Precision = "float32"
     """`bf16`, `fp16`: mixed precision by autocast; weights and losses stay in float32. `float64`: for tests."""
     accumulate: Annotated[int, Positive] = 1
-    """Gradient accumulation: split each batch into N parts to save memory. If a method takes its negatives from the
-    batch, it takes them from one part."""
+    """Gradient accumulation: split each batch into N parts to save memory. Negatives from the batch are those of the
+    same part."""
 
 
 MethodConfig = TypeVar("MethodConfig")

@@ -1,4 +1,4 @@
-"""What there is to choose from by name, ours and that of other packages, known without importing any of it."""
+"""Methods, protocols and sources by name, ours and those of other packages, without importing any of them."""
 
 import ast
 import importlib
@@ -19,7 +19,7 @@ Group = Literal["manyview.methods", "manyview.protocols", "manyview.sources"]
 
 @dataclass(frozen=True)
 class Entry:
-    """One object of another package, known by name and loaded when it is asked for."""
+    """An object of another package, known by name and loaded on demand."""
 
     package: str
     summary: str  # the package in one line, in its own words
@@ -41,7 +41,7 @@ class Entry:
 
 @cache
 def entry_points(group: Group) -> Mapping[str, Entry]:
-    """By name what the installed packages register in this group. Nothing of theirs is imported yet."""
+    """The entries that installed packages register in this group, by name. Nothing of theirs is imported yet."""
     found: dict[str, Entry] = {}
     for point in sorted(metadata.entry_points(group=group), key=lambda each: (each.name, each.value)):
         known = found[point.name].points if point.name in found else ()
@@ -72,7 +72,7 @@ class Registry(Generic[T]):
         self._own: dict[str, Declared] | None = None
 
     def described(self) -> dict[str, str]:
-        """Every name with a line that describes it: ours, then those of other packages. None is imported for it."""
+        """Every name with a description: ours, then those of other packages. Nothing is imported."""
         own, others = self.own(), entry_points(self.group)
         return {name: each.description for name, each in own.items()} | {
             name: entry.summary for name, entry in others.items() if name not in own
@@ -90,7 +90,10 @@ class Registry(Generic[T]):
         module, _, base = self.base.partition(".")
         parent = getattr(importlib.import_module(f"{self.package}.{module}"), base)
         if not (isinstance(kind, type) and issubclass(kind, parent) and getattr(kind, "name", None) == name):
-            raise UserError(f"{kind!r} is registered as the {noun} {name!r}, but is no `{base}` of that name")
+            raise UserError(
+                f"{kind!r} is registered as the {noun} {name!r}, but is no `{base}` of that name: mend or remove its "
+                "package"
+            )
         return kind
 
     def own(self) -> dict[str, Declared]:

@@ -1,4 +1,4 @@
-"""The loop: batches become views, views a loss, the loss a step. It names no method and keeps no files."""
+"""The training loop: batch, views, loss, optimizer step. It names no method and writes no files."""
 
 import math
 import time
@@ -50,7 +50,7 @@ class Taken:
     ended: float = math.nan
 
     def check(self, values: Sequence[float]) -> None:
-        """Complains of a loss or a gradient that is not finite, on all ranks alike; `values` as the host has them."""
+        """Raises NotFinite, on all ranks alike, for the loss or the gradient. `values` are the step's, on the host."""
         loss, bad = values[0], values[-_FLAGS]
         if bad > 0 or not math.isfinite(loss):
             raise NotFinite(loss, self.step, distributed.everyone(self.index.tolist()))
@@ -149,14 +149,14 @@ def train(
 
 
 def _finite(parameters: Iterable[Tensor]) -> Tensor:
-    """Whether all gradients are: one number on the device."""
+    """Whether all gradients are finite, as one number on the device."""
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     return torch.stack(torch._foreach_norm(gradients, math.inf)).isfinite().all()
 
 
 @contextmanager
 def _undone_unless(sound: Tensor, parameters: Sequence[Tensor]) -> Iterator[None]:
-    """What happens to the parameters in this context lasts where `sound`, which nobody has to wait for, is true."""
+    """Restores the parameters after this context if `sound` is false, without waiting for the device to tell."""
     before = [parameter.detach().clone() for parameter in parameters]
     yield
     with torch.no_grad():
@@ -165,7 +165,7 @@ def _undone_unless(sound: Tensor, parameters: Sequence[Tensor]) -> Iterator[None
 
 
 def copied_ahead(batches: Iterable[Batch], device: torch.device) -> Iterator[Batch]:
-    """The batches on the device. To a GPU each is copied while the step before it is worked on."""
+    """The batches on the device. A GPU gets each one while it computes the step before."""
     if device.type != "cuda":
         return (batch.map(lambda field: field.to(device)) for batch in batches)
     return _one_ahead(batches, _Copy(device))

@@ -73,7 +73,7 @@ class Embed:
     split: Literal["train", "test"] = "train"
     """Which split, if the data has two."""
     view: str | None = None
-    """Only these views of an encoder with a network per view, such as L or L,depth."""
+    """Use only these views of an encoder with a network per view, such as L or L,depth. Default: all."""
     images_per_pass: Annotated[int, Positive, tyro.conf.arg(aliases=("--batch-size",))] = 256
     """Images per forward pass of the encoder."""
     workers: Annotated[int, NotNegative] = 0
@@ -125,8 +125,8 @@ class Export:
     out: Path
     """The .safetensors file to write."""
     format: Literal["torchvision", "timm", "safetensors"] = "safetensors"
-    """Names of the weights: those of torchvision, those of timm, or manyview's own file, which also holds image size
-    and normalisation."""
+    """`torchvision`, `timm`: state dict with their names. `safetensors`: manyview's own file, with image size and
+    normalisation."""
 
     def __call__(self) -> None:
         from manyview.encoders import export
@@ -137,7 +137,7 @@ class Export:
 
 @dataclass(frozen=True)
 class Report:
-    """Write the report of a run again, with its newest evaluations."""
+    """Write the report of a run (report.html) with its newest evaluations."""
 
     run: tyro.conf.Positional[Path]
     """Run directory."""

@@ -31,9 +31,9 @@ class Args(Generic[P]):
     test_data: str | None = None
     """Labelled test samples. The default is the data's own test split, or 20 % of --data, held out by hash."""
     view: str | None = None
-    """Only these views of an encoder with a network per view, such as L or L,depth."""
+    """Use only these views of an encoder with a network per view, such as L or L,depth. Default: all."""
     random: bool = True
-    """Evaluate the same network with random weights too."""
+    """Also evaluate the same network with random weights, as a baseline."""
     images_per_pass: Annotated[int, Positive] = 256
     """Images per forward pass of the encoder."""
     workers: Annotated[int, NotNegative] = 0
@@ -44,15 +44,15 @@ class Args(Generic[P]):
 
 @dataclass(frozen=True)
 class LayerArgs(Args[P]):
-    """What is evaluated, on which data, where layers can be."""
+    """For protocols that can evaluate layers."""
 
     layer: str | None = None
-    """Layers of the backbone instead of its features, such as conv1,conv3,fc7 or layer2,layer4."""
+    """Evaluate these layers of the backbone, such as conv1,conv3,fc7 or layer2,layer4. Default: its features."""
 
 
 @dataclass(frozen=True)
 class PassArgs(Args[P]):
-    """What is evaluated, on which data, where the protocol has no batches of its own: the shorter name is free."""
+    """For protocols without a --batch-size of their own, which makes that name free for the forward passes."""
 
     images_per_pass: Annotated[int, Positive, tyro.conf.arg(aliases=("--batch-size",))] = 256
     """Images per forward pass of the encoder."""

@@ -1,4 +1,4 @@
-"""Is a run well? Findings with advice, and the numbers of embeddings that they use."""
+"""Problems of a run: findings with advice, and the numbers of embeddings that they use."""
 
 from pathlib import Path
 

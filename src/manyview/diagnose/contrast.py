@@ -1,4 +1,4 @@
-"""How sharply the embeddings of a batch are told apart, with the weights by which CACR contrasts them."""
+"""Contrast of the embeddings of a batch: entropy and effective numbers of CACR's weights, alignment, uniformity."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""How much two views tell about each other: MINE, a small network trained to see it."""
+"""Mutual information of two views by MINE, a small network that is trained to estimate it."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Encoders: backbones by name, heads, a network for each view, the momentum copy, and the files that outlive a run."""
+"""Encoders: backbones by name, heads, a network per view, the momentum encoder, and encoder files."""
 
 from manyview.encoders.backbones import build_backbone
 from manyview.encoders.encoder import Encoder, EncoderConfig, Momentum, build_encoder, joined

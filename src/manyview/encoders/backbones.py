@@ -69,7 +69,7 @@ def feature_width(network: nn.Module) -> int:
 
 
 def is_known(name: str) -> bool:
-    """`is_model` knows no "hf-hub:" names: a backbone that a file names must never start a download."""
+    """Names with "hf-hub:" are unknown to `is_model`, so a backbone named in a file never starts a download."""
     import timm
 
     return name in OWN or bool(timm.is_model(name))
@@ -132,7 +132,7 @@ def _small_stem(name: str, network: nn.Module, in_channels: int) -> None:
 
 
 def _first_convolution(network: "ResNet", in_channels: int, *, kernel: int, stride: int) -> None:
-    """Whatever stands before the first normalisation becomes one convolution."""
+    """Replaces all layers before the first normalisation by one convolution."""
     width: Any = network.feature_info[0]["num_chs"]
     convolution = nn.Conv2d(in_channels, width, kernel, stride=stride, padding=kernel // 2, bias=False)
     nn.init.kaiming_normal_(convolution.weight, mode="fan_out", nonlinearity="relu")  # as timm starts all others

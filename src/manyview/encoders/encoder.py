@@ -1,5 +1,6 @@
-"""A backbone and a head: images in, unit embeddings out; of a network for each view: fields in, embeddings by view.
-Beside it the key encoder, which follows by a moving average and never sees a gradient."""
+"""Encoders: a backbone and a head, which turn images into unit embeddings; and the momentum (key) encoder.
+
+An encoder with a network per view takes fields of samples by name and gives embeddings by view."""
 
 import copy
 from collections.abc import Callable, Mapping
@@ -56,15 +57,15 @@ class EncoderConfig:
 
 
 class Encoder(nn.Module):
-    """`backbone` gives features (N, F); `head` and a normalisation make embeddings (N, D) of them for the objective.
+    """`backbone` gives features (N, F). `head` and a normalisation turn them into embeddings (N, D) for the objective.
 
-    Of `Towers` both are by the name of the view, and so is the head.
+    With `Towers` as backbone, features, heads and embeddings are by the name of the view.
     """
 
     def __init__(
         self, backbone: nn.Module, config: EncoderConfig, *, in_channels: int = 3, image_size: int | None = None
     ) -> None:
-        """`image_size` is that of the images that it was built for, where it was."""
+        """`image_size`: of the images that the backbone was built for, if it was built for one size."""
         super().__init__()
         self.config, self.image_size = config, image_size
         self.in_channels = in_channels  # C
@@ -101,10 +102,10 @@ class Encoder(nn.Module):
 
 
 class Momentum(nn.Module):
-    """A copy of `encoder`, head included, whose parameters move by θ_k ← m θ_k + (1 − m) θ_q (MoCo, Eq. 2).
+    """The key encoder: a copy of `encoder` and its head, with parameters θ_k ← m θ_k + (1 − m) θ_q (MoCo, Eq. 2).
 
-    `passes` bounds the memory: so many batches are made of the keys of a step. Both are plain attributes: as buffers
-    they would override the flags of a resumed run.
+    `passes` is the number of forward passes for the keys of a step; more need less memory. Both numbers are plain
+    attributes: as buffers they would override the flags of a resumed run.
     """
 
     def __init__(self, encoder: Encoder, momentum: float = 0.999, *, passes: int = 1) -> None:
@@ -124,9 +125,9 @@ class Momentum(nn.Module):
     def encode(self, views: Any, *, seed: int, step: int, part: int = 0) -> Any:
         """The keys (N, M, D) of views (M, N, 3, h, w); of towers by view, of fields by name.
 
-        Where parts of a batch are normalised apart, the N·M keys of all ranks are encoded in an order of (seed, step,
-        part of the step), wherever it puts them: otherwise a query and its key would share the company that they are
-        normalised with, and betray each other by it (Shuffle-BN; JCL, Algorithm 1, shuffles the M′ keys jointly).
+        Shuffle-BN: where parts of a batch have their own batch statistics, the N·M keys of all ranks are shuffled by
+        (seed, step, part of the step). Otherwise a query and its key would share statistics and be recognised by them.
+        JCL's Algorithm 1 shuffles the M′ keys jointly.
         """
         m, n = next(iter(views.values()) if isinstance(views, Mapping) else iter([views])).shape[:2]
         images = _each(views, lambda view: view.flatten(0, 1))
@@ -137,7 +138,7 @@ class Momentum(nn.Module):
         place = (sample // n * m + view) * n + sample % n  # on the ranks a sample's views lie N apart
 
         def sent(view: Tensor) -> Tensor:
-            rows = view.permute(0, 2, 3, 1)  # the channels lie last in memory, and shall do so on arrival
+            rows = view.permute(0, 2, 3, 1)  # keeps the channels-last layout
             return distributed.permute(rows, place).permute(0, 3, 1, 2)
 
         keys = self._encode(_each(images, sent))
@@ -156,7 +157,7 @@ class Momentum(nn.Module):
 
 
 def joined(embeddings: Tensor | Mapping[str, Tensor]) -> Tensor:
-    """One unit vector (N, D) for each sample, where an encoder may give several by view: those side by side."""
+    """One unit vector (N, D) per sample; embeddings by view are concatenated."""
     if isinstance(embeddings, Tensor):
         return embeddings
     return F.normalize(torch.cat(list(embeddings.values()), 1), dim=1)
@@ -167,12 +168,12 @@ def _unit(output: Tensor) -> Tensor:
 
 
 def _each(x: Any, function: Callable[[Tensor], Tensor]) -> Any:
-    """Of one tensor, or of each by name."""
+    """Applies `function` to one tensor, or to each tensor by name."""
     return function(x) if isinstance(x, Tensor) else {name: function(each) for name, each in x.items()}
 
 
 def build_encoder(config: EncoderConfig, *, image_size: int | None = None, in_channels: int = 3) -> Encoder:
-    """An encoder with fresh weights. With `image_size` it is also tried whether the backbone takes such images."""
+    """An encoder with random weights. With `image_size`, one such image is passed through the backbone as a test."""
     bounds.check(config)
     backbone = build_backbone(
         config.backbone,
@@ -195,7 +196,7 @@ def _head(kind: Literal["linear", "mlp"], features: int, dim: int) -> nn.Module:
 
 
 def _try_size(name: str, backbone: nn.Module, image_size: int, in_channels: int) -> None:
-    """One black image now, rather than a stranger's traceback at the first step."""
+    """Passes one black image, so that a wrong size is one clear line now and no traceback at the first step."""
     backbone.eval()
     try:
         with torch.no_grad():

@@ -1,4 +1,4 @@
-"""A backbone with the normalisation of its images: frozen, to be evaluated, or trainable, for another task."""
+"""A backbone with normalisation inside: frozen, for evaluation, or trainable, for fine-tuning."""
 
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ __all__ = ["Card", "FeatureEncoder", "FrozenEncoder", "MapShape", "TrainableEnco
 
 @dataclass(frozen=True)
 class Card:
-    """What a file says about its tensors: enough to build the network again and to feed it."""
+    """The metadata of an encoder file: enough to build the network and to prepare its images."""
 
     backbone: str
     stem: Stem
@@ -93,7 +93,7 @@ class FeatureEncoder(nn.Module):
         return {name: at_least_float32(output) for name, output in found.items()}
 
     def check_layers(self, names: Iterable[str]) -> None:
-        """Complains of names that `layers` does not know."""
+        """Raises a UserError for names that `layers` does not know."""
         backbone = self.backbone
         if isinstance(backbone, Towers):
             backbone = next(iter(backbone.networks.values()))  # they all have the same layers
@@ -170,7 +170,7 @@ class FeatureEncoder(nn.Module):
 
 
 class FrozenEncoder(FeatureEncoder):
-    """Without gradients, in eval mode for ever."""
+    """Has no gradients and stays in eval mode."""
 
     def __init__(self, backbone: nn.Module, card: Card) -> None:
         super().__init__(backbone, card)

@@ -1,4 +1,4 @@
-"""What the layers inside a backbone give, by name."""
+"""Outputs of a backbone's layers by name."""
 
 import math
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""What may stand in the place of batch normalisation, in any network."""
+"""Layers that replace batch normalisation in any network."""
 
 from abc import abstractmethod
 from collections.abc import Callable

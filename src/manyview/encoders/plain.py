@@ -1,4 +1,4 @@
-"""Plain networks, layer by layer as CMC's tables print them: the AlexNets, whole and half, and the encoder of NYU."""
+"""Plain networks as in CMC's tables, layer by layer: AlexNet, one half of it, and the encoder for NYU Depth-V2."""
 
 from typing import NamedTuple
 

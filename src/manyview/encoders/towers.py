@@ -14,9 +14,9 @@ __all__ = ["Towers"]
 
 
 class Normalise(nn.Module):
-    """By a mean and a deviation for each channel; what is unknown becomes 0, which says nothing.
+    """Normalisation by mean and standard deviation of each channel; unknown values become 0, the mean.
 
-    They are measured once and then belong to the weights: whoever loads them needs no other file.
+    The statistics are measured once, before training, and are stored with the weights.
     """
 
     mean: Tensor

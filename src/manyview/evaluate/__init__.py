@@ -1,4 +1,4 @@
-"""How good a frozen encoder is: one file per protocol. A file put here is found by itself and becomes a command."""
+"""Evaluation of frozen encoders: one file per protocol. A new file here becomes a command without registration."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Frozen features of a whole source, in its own order, with the preparation of the images said in words."""
+"""Frozen features of all samples of a source, in its order, and how its images are resized."""
 
 import hashlib
 import math
@@ -43,7 +43,7 @@ IN_MEMORY = 2**30  # bytes
 
 @dataclass(frozen=True)
 class Features:
-    """What a frozen encoder makes of the readable samples of a source."""
+    """Features of the readable samples of a source."""
 
     embeddings: Tensor
     """(n, F) float32."""
@@ -86,8 +86,7 @@ def extract_layers(
 ) -> dict[str, Features]:
     """The same for several layers in one pass over the images, each reduced by `probe_features`.
 
-    Together they may be many times what a fit needs at once: if they could exceed a GiB, they wait in files that have
-    no name, and are gone with the features.
+    If all layers together could exceed a GiB, they are kept in temporary files, which disappear with the features.
     """
     large = 4 * len(source) * PROBED * len(names) > IN_MEMORY
     room = _OnDisk if large else partial(_InMemory, len(source))
@@ -288,7 +287,7 @@ class _Read:
 
 @contextmanager
 def frozen(encoder: FrozenEncoder) -> Iterator[None]:
-    """Insists that the encoder is in eval mode and leaves with the state that it came with."""
+    """Raises an error if the encoder is not in eval mode, or if its state changes within."""
     if any(module.training for module in encoder.modules()):
         raise RuntimeError("the encoder is in training mode: batch statistics would leak into its features")
     before = checksum(encoder)

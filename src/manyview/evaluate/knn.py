@@ -1,4 +1,4 @@
-"""Weighted k-nearest-neighbour classification: no training, no choice to make, hence the first look at an encoder."""
+"""Weighted k-nearest-neighbour classification: the fastest evaluation, without any training."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,14 +23,14 @@ GROUPS = 16
 
 @dataclass(frozen=True)
 class Knn(FeatureProtocol):
-    """k nearest neighbours by cosine similarity s, each with the weight exp(s / temperature)."""
+    """k nearest neighbours by cosine similarity s, weighted by exp(s / temperature)."""
 
     name = "knn"
     title = "kNN classifier"
     k: Annotated[int, AtLeastOne] = 200
-    """Neighbours that vote; at most the number of training samples."""
+    """Number of neighbours; at most the number of training samples."""
     temperature: Annotated[float, Positive] = 0.07
-    """Small: the nearest decide; large: every neighbour counts the same."""
+    """The smaller, the more the nearest neighbours count."""
 
     def score(self, train: Features, test: Features, *, seed: int = 0, progress: bool = False) -> Result:
         scores = class_scores(train, test, self, progress=progress)
@@ -61,7 +61,7 @@ def knn_accuracy(
     batch_size: int = 256,
     workers: int = 0,
 ) -> float:
-    """Top-1 of kNN on a frozen copy: modes and statistics of `encoder` are not touched."""
+    """Top-1 accuracy of kNN on a frozen copy; `encoder` does not change."""
     frozen = FrozenEncoder.of(encoder, image_size=image_size, mean=mean, std=std)
     train, test = (extract(frozen, each, batch_size=batch_size, workers=workers) for each in (source, test_source))
     return share_right(class_scores(train, test, protocol), test.labels)

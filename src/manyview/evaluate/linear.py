@@ -24,16 +24,16 @@ GRID = tuple(10 ** (-exponent / 2) for exponent in range(13))
 
 @dataclass(frozen=True)
 class Linear(FeatureProtocol):
-    """Logistic regression on cached features; the regularisation is chosen on a held-out part of the training set."""
+    """Logistic regression on cached features. The L2 penalty is chosen on a held-out part of the training set."""
 
     name = "linear"
     title = "Linear probe on cached features"
     regularisation: Annotated[tuple[float, ...], NotNegative] = GRID
-    """Candidate L2 penalties (per sample); one value is used as it is."""
+    """Candidate L2 penalties (per sample). A single value is used without a search."""
     validation: Annotated[float, Positive, ShareBelowOne] = 0.2
-    """Share of the training set on which the penalty is chosen; the final fit uses all of it."""
+    """Fraction of the training set held out to choose the penalty. The final fit uses the whole set."""
     iterations: Annotated[int, AtLeastOne] = 200
-    """Largest number of L-BFGS iterations per fit."""
+    """Maximum number of L-BFGS iterations per fit."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

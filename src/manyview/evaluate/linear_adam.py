@@ -16,13 +16,13 @@ __all__ = ["LinearAdam"]
 
 @dataclass(frozen=True)
 class LinearAdam(LinearSteps):
-    """CACR's linear protocol for small sets (App. C.1), after Wang and Isola: Adam with β = (0.5, 0.999) on random
-    crops and flips; the last epoch counts, never the best."""
+    """CACR's linear probe of small sets (App. C.1): Adam, β = (0.5, 0.999), on random crops and flips. The accuracy is
+    that of the last epoch, not of the best."""
 
     name = "linear-adam"
     title = "Linear probe, Adam with augmentation"
     batch_size: Annotated[int, AtLeastOne] = 128
-    """Samples per training step."""
+    """Batch size of the training."""
 
     def optimizer(self, parameters: Sequence[Tensor]) -> torch.optim.Optimizer:
         return adam(parameters, self.lr)

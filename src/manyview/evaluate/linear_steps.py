@@ -34,7 +34,7 @@ CROPS_AND_FLIPS = Policy(
 
 @dataclass(frozen=True)
 class LinearSteps(Steps, Protocol):
-    """A linear classifier, trained on random crops and flips; the last epoch counts, never the best."""
+    """A linear classifier on random crops and flips. The accuracy is that of the last epoch, not of the best."""
 
     @abstractmethod
     def optimizer(self, parameters: Sequence[Tensor]) -> torch.optim.Optimizer:

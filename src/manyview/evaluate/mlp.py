@@ -1,4 +1,4 @@
-"""Classification of cached features by a small network: what a linear classifier cannot reach may still be there."""
+"""Classification of cached features by a small network, for what a linear classifier cannot separate."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -26,17 +26,17 @@ CHUNK = 4096
 
 @dataclass(frozen=True)
 class Mlp(Steps, FeatureProtocol):
-    """One hidden layer, trained with Adam, β = (0.5, 0.999), on cached features, as CMC probes STL-10 (D.1, E.1); the
-    last epoch counts, never the best."""
+    """One hidden layer on cached features, trained with Adam, β = (0.5, 0.999), as in CMC on STL-10 (D.1, E.1). The
+    accuracy is that of the last epoch, not of the best."""
 
     name = "mlp"
     title = "Probe with one hidden layer"
     batch_size: Annotated[int, AtLeastOne] = 64
-    """Samples per training step, as in DIM."""
+    """Batch size of the training, as in DIM."""
     hidden: Annotated[int, AtLeastOne] = 200
     """Units of the hidden layer."""
     dropout: Annotated[float, ShareBelowOne] = 0.1
-    """Share of them that is left out in each step. CMC follows DIM, whose hidden layer has this and batch norm."""
+    """Dropout rate of the hidden layer, which also has batch norm, as in DIM, which CMC follows."""
 
     def score(self, train: Features, test: Features, *, seed: int = 0, progress: bool = False) -> Result:
         if min(self.batch_size, len(train)) < 2:

@@ -1,4 +1,4 @@
-"""What a protocol is: a frozen dataclass of its settings, which measures how good a frozen encoder is."""
+"""Protocols: frozen dataclasses of their settings that evaluate a frozen encoder."""
 
 import json
 from abc import ABC, abstractmethod
@@ -28,7 +28,7 @@ class Reading:
     layers: Sequence[str] = ()
     """All layers that are asked for: one pass over the images serves them all."""
     layer: str | None = None
-    """The one that is evaluated now; None: the features."""
+    """The layer that is evaluated; None: the features of the encoder."""
     kept: dict[tuple[object, ...], dict[str, Features]] = field(default_factory=dict, repr=False)
     """Features of one encoder and one source, by layer."""
 
@@ -76,7 +76,7 @@ class Protocol(ABC):
 
 
 class FeatureProtocol(Protocol):
-    """One that needs no more than the features of every image, which are computed once."""
+    """A protocol on the cached features of every image."""
 
     takes_layers = True
 

@@ -1,4 +1,4 @@
-"""What a protocol finds: named metrics with their intervals, one of which is the headline."""
+"""The result of a protocol: named metrics with intervals. One of them is the headline."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -42,8 +42,8 @@ class Result:
     headline: str
     """The metric that stands for the result where there is room for one."""
     facts: Mapping[str, float] = field(default_factory=dict)
-    """Numbers that tell how it came about: train_samples, test_samples, classes, what was chosen or clamped, and
-    `fitted`, the headline metric on the samples that a classifier was fitted on."""
+    """Further numbers: train_samples, test_samples, classes, chosen hyper-parameters, and `fitted`, the headline metric
+    on the classifier's training samples."""
     preprocess: str = ""
     """How the images were prepared."""
     unreadable: int = 0

@@ -1,4 +1,4 @@
-"""How the classifiers are trained that are not fitted to the end: the learning rate over the epochs, and Adam."""
+"""Epochs and learning rate of classifiers that are trained in steps, and Adam as the papers use it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,18 +14,18 @@ __all__ = ["Steps", "adam"]
 
 @dataclass(frozen=True)
 class Steps:
-    """Steps of one size, with a learning rate that falls; the last epoch counts, never the best."""
+    """Training in epochs with a learning rate that decays in steps."""
 
     epochs: Annotated[int, AtLeastOne] = 100
     """Passes over the training set."""
     lr: Annotated[float, Positive] = 1e-3
-    """Learning rate at the beginning."""
+    """Initial learning rate."""
     milestones: Annotated[tuple[float, ...], Share] = (0.6, 0.8)
-    """Where the learning rate falls, as shares of the epochs: 60 and 80 of 100."""
+    """When the learning rate decays, as fractions of the epochs: 60 and 80 of 100."""
     decay: Annotated[float, PositiveShare] = 0.2
-    """Factor by which it falls."""
+    """Factor of the learning rate at each milestone."""
     batch_size: Annotated[int, AtLeastOne] = 256
-    """Samples per training step."""
+    """Batch size of the training."""
 
     def lr_at(self, epoch: int) -> float:
         return self.lr * self.decay ** sum(epoch >= round(share * self.epochs) for share in self.milestones)

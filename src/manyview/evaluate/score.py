@@ -1,4 +1,4 @@
-"""Accuracy with its uncertainty: class scores and labels in, top-1 and top-5 with a bootstrap interval out."""
+"""Top-1 and top-5 accuracy with bootstrap intervals, from class scores and labels."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Which samples train a classifier and which test it, and the words that tell the reader."""
+"""Training and test samples of an evaluation, and how they are described to the user."""
 
 from typing import NamedTuple
 

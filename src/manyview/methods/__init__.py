@@ -1,4 +1,4 @@
-"""One small file per method. A file put here is found by itself: its `Method` becomes a command."""
+"""One small file per method. A new file here becomes a command without registration."""
 
 from typing import TYPE_CHECKING
 

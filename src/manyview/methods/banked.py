@@ -36,7 +36,7 @@ class BankConfig(BranchedConfig):
 
 
 class Banked(Branched):
-    """A member of the family says which views there are, and whether jigsaws of them too."""
+    """A method of this frame is a configuration: which views, and whether jigsaws of them too."""
 
     config: BankConfig
     normalisers: Tensor
@@ -53,8 +53,8 @@ class Banked(Branched):
 
     @classmethod
     def small(cls, samples: int, views: int) -> Setup:
-        """A bank starts from random entries, which drive the views of one sample apart. In a few hundred steps SGD does
-        not bring them together again, while Adam does."""
+        """A bank starts with random entries, which push the views of one sample apart. Adam recovers from this in a few
+        hundred steps, SGD does not."""
         own = {"draw": max(1, min(4096, samples // 2)), **cls.on_small_images}
         return Setup(own, OptimConfig(optimizer="adam", lr=0.003, batch_size=min(128, samples)))
 

@@ -78,7 +78,7 @@ MOCO_V2 = Paper(
 
 @dataclass(frozen=True)
 class Setup:
-    """What another set-up than the paper's changes: hyper-parameters of the method, and the optimizer's."""
+    """What a preset changes: hyper-parameters of the method, and those of the optimizer."""
 
     method: dict[str, Any]
     optim: OptimConfig
@@ -98,7 +98,7 @@ class Chance:
 
 
 class Method(nn.Module, ABC):
-    """A way to learn: `step` turns a batch into {"loss": …, diagnostics…}; `after_step` follows the optimizer.
+    """A method: `step` turns a batch into {"loss": …, diagnostics…}; `after_step` follows the optimizer.
 
     A class with a `name` is a method, and final. A class without one is a frame that methods share.
     """
@@ -150,19 +150,18 @@ class Method(nn.Module, ABC):
 
     @classmethod
     def small(cls, samples: int, views: int) -> Setup:
-        """For `samples` small images on one machine: batches hold as many views whatever the method."""
+        """Preset `small`, for `samples` small images. Batches hold the same number of views for every method."""
         optim = cls.paper.optim if cls.paper.optim.optimizer == "adam" else OptimConfig(lr=0.06)
         return Setup({**cls.on_small_images}, replace(optim, batch_size=min(512 // views, samples)))
 
     @classmethod
     def on_small_sets(cls, dataset: SmallSet, views: int) -> dict[str, float] | None:
-        """The hyper-parameters to which CACR's C.1 gives other values than the defaults; None where it has no place for
-        the method."""
+        """The hyper-parameters that CACR's C.1 sets otherwise; None if C.1 has no values for the method."""
         return None
 
     @classmethod
     def in_cmc_setup(cls, setup: CMCSetup) -> Setup | None:
-        """What CMC's appendix E says; None where it has no place for the method."""
+        """The settings of CMC's appendix E; None if it has none for the method."""
         return None
 
     @classmethod
@@ -238,8 +237,8 @@ class Queued(Method):
 
     @classmethod
     def small(cls, samples: int, views: int) -> Setup:
-        """With a queue the batch need not be large, and many small steps learn more than few large ones. Its keys must
-        not be told from the fresh ones by the batch that they were normalised with: hence the split statistics."""
+        """With a queue the batch can be small, and many small steps learn more than few large ones. Without split batch
+        statistics the encoder would recognise the positive key by the batch it was normalised with."""
         batch = min(64, samples)
         own = {"momentum": 0.99, "queue_size": max(1, min(4096, samples // 8)), **cls.on_small_images}
         return Setup(own, OptimConfig(lr=0.03, batch_size=batch), bn_splits=2 if batch % 2 == 0 else 1)

@@ -15,7 +15,7 @@ __all__ = ["CL", "CLConfig"]
 
 @dataclass(frozen=True)
 class CLConfig(ManyViewsConfig):
-    """Conventional contrast, as a rival of CACR (Oord et al. 2018; Chen et al. 2020)."""
+    """Conventional contrastive learning, CACR's baseline (Oord et al. 2018; Chen et al. 2020)."""
 
     temperature: Annotated[float, Positive] = 0.2
     """τ of the softmax: 0.2 on ImageNet, 0.19 on CIFAR and STL-10."""

@@ -1,4 +1,4 @@
-"""CMC: the views of one sample, such as its luminance and its colours, are told from those of other samples."""
+"""CMC: views of one sample, such as luminance and colours, are positives; views of other samples are negatives."""
 
 from dataclasses import dataclass
 from typing import final

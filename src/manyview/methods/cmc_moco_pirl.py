@@ -14,7 +14,7 @@ class CMCMoCoPIRLConfig(QueuedGraphConfig):
     """CMC with a momentum encoder, a queue and the jigsaw branch of PIRL (Tian et al., ECCV 2020, D.4)."""
 
     jigsaw: Annotated[float, Share] = 0.5
-    """Weight of the loss of jigsaws (nine shuffled patches of a sample) beside that of whole samples."""
+    """Weight w of the loss of jigsaws (nine shuffled patches of a sample); whole samples have 1 − w."""
 
 
 @final

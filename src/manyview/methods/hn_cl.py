@@ -1,4 +1,4 @@
-"""HN-CL: negatives that resemble the query weigh more, less the share of them that is of its class."""
+"""HN-CL: hard negatives weigh more, with a correction for negatives of the query's own class."""
 
 from dataclasses import dataclass
 from typing import final

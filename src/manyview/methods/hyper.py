@@ -1,5 +1,4 @@
-"""Hyper-parameters of objectives that stand in two frames, and the objectives with them: negatives from the batch, or
-from a queue too."""
+"""Hyper-parameters shared by two methods of one objective: with negatives from the batch, and from a queue."""
 
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal
@@ -51,7 +50,7 @@ class AlignUniform:
     uniform_weight: Annotated[float, NotNegative] = 1.0
     """Weight of the uniformity."""
     contrastive_weight: Annotated[float, NotNegative] = 0.0
-    """Weight of an InfoNCE beside them, an option of the released code."""
+    """Weight of an additional InfoNCE loss, an option of the released code."""
     temperature: Annotated[float, Positive] = 0.2
     """τ of that InfoNCE: 0.2 on ImageNet, 0.19 on CIFAR and STL-10."""
 
@@ -64,9 +63,9 @@ class HardNegatives:
     temperature: Annotated[float, Positive] = 0.5
     """τ of the softmax."""
     beta: Annotated[float, NotNegative] = 1.0
-    """β, how much harder negatives weigh; 0 makes it debiased contrast."""
+    """β, how much more hard negatives weigh; 0 gives debiased contrastive learning."""
     tau_plus: Annotated[float, ShareBelowOne] = 0.1
-    """τ⁺, the share of negatives taken to be of the query's own class; 0 with β = 0 makes it CL."""
+    """τ⁺, the assumed fraction of negatives of the query's own class; τ⁺ = 0 and β = 0 give CL."""
 
     def of(self, positives: Tensor, negatives: Tensor) -> Tensor:
         return hard_negative(positives, negatives, **_own(self, HardNegatives))

@@ -23,10 +23,9 @@ class JCLConfig(QueueConfig):
     lam: Annotated[float, NotNegative] = 4.0
     """λ, the weight of the keys' covariance: how much diversity the infinitely many positives have."""
     lam_schedule: Literal["linear", "constant"] = "linear"
-    """λ grows linearly over the run, as the statistics say little early on, or is constant."""
+    """`linear`: λ grows linearly over the run, because the statistics are poor early on."""
     enqueue: Literal["mean", "first"] = "mean"
-    """What becomes a negative of later queries: the mean of a sample's keys, as in Algorithm 1, which is shorter than
-    1, or its first key."""
+    """What enters the queue: the mean of a sample's keys, which is shorter than 1 (Algorithm 1), or its first key."""
 
 
 @final

@@ -1,4 +1,4 @@
-"""PIRL's second branch: nine shuffled patches of a sample stand for it (Misra and van der Maaten, CVPR 2020)."""
+"""PIRL's second branch: nine shuffled patches of a sample are a further view (Misra and van der Maaten, CVPR 2020)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ PATCH = 0.75  # of a cell's side: PIRL cuts 64 pixels of 85
 @dataclass(frozen=True)
 class BranchedConfig(GraphConfig):
     jigsaw: Annotated[float, Share] = 0.0
-    """Weight of the loss of jigsaws (nine shuffled patches of a sample) beside that of whole samples; 0.5 in PIRL."""
+    """Weight w of the loss of jigsaws (nine shuffled patches of a sample); whole samples have 1 − w. 0.5 in PIRL."""
 
 
 class JigsawBranch(nn.Module):

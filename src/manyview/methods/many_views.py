@@ -32,7 +32,7 @@ class Pool(TypedDict):
 
 
 class ManyViews(Method):
-    """A member of the family says what its `loss` is."""
+    """A method of this frame defines `loss`."""
 
     paper = MOCO_V2
     config: Any

@@ -1,4 +1,4 @@
-"""PIRL: a sample and its jigsaw are both told from other samples by the bank of whole samples."""
+"""PIRL: a sample and its jigsaw are both contrasted with a memory bank of whole samples."""
 
 from dataclasses import dataclass
 from typing import Annotated, final
@@ -12,12 +12,12 @@ __all__ = ["PIRL", "PIRLConfig"]
 
 @dataclass(frozen=True)
 class PIRLConfig(BankConfig):
-    """PIRL with a memory bank (Misra and van der Maaten, CVPR 2020), as CMC compares with it (Table 9)."""
+    """PIRL with a memory bank (Misra and van der Maaten, CVPR 2020), as in CMC's Table 9."""
 
     views: str = "RGB"
     """The view that is contrasted with its own earlier embeddings: the whole image (RGB), or any other."""
     jigsaw: Annotated[float, Share] = 0.5
-    """Weight of the loss of jigsaws (nine shuffled patches of a sample) beside that of whole samples."""
+    """Weight w of the loss of jigsaws (nine shuffled patches of a sample); whole samples have 1 − w."""
 
 
 @final

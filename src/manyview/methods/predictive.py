@@ -1,4 +1,4 @@
-"""Predictive learning, CMC's rival (§3.1): a decoder makes one view of another, pixel by pixel."""
+"""Predictive learning, CMC's baseline (§3.1): a decoder predicts one view from another, pixel by pixel."""
 
 from dataclasses import dataclass
 from typing import Literal, final
@@ -17,7 +17,7 @@ __all__ = ["Predictive", "PredictiveConfig"]
 
 @dataclass(frozen=True)
 class PredictiveConfig(GraphConfig):
-    """Regression from each view to the others, with an encoder and a decoder: what CMC compares with (Table 5)."""
+    """Regression from each view to the others, with an encoder and a decoder: CMC's baseline (Table 5)."""
 
     distance: Literal["l1", "l2"] = "l2"
     """What is minimised between a view and its prediction: absolute or squared differences of normalised pixels."""
@@ -29,7 +29,7 @@ class Predictive(ViewGraph):
     title = "Predictive learning"
     Config = PredictiveConfig
     paper = CMC_PAPER
-    contrastive = False  # the head is never asked
+    contrastive = False  # the head is not trained
     config: PredictiveConfig
 
     def __init__(self, config: PredictiveConfig, encoder: Encoder, *, samples: int, seed: int) -> None:

@@ -25,7 +25,7 @@ class QueuedGraphConfig(QueueConfig, BranchedConfig):
 
 
 class QueuedGraph(Queued, Branched):
-    """A member of the family says whether jigsaws of the views meet the keys too."""
+    """A method of this frame is a configuration: whether jigsaws of the views are contrasted with the keys too."""
 
     paper = CMC_COMBINED
     config: QueuedGraphConfig

@@ -26,7 +26,7 @@ class QueuedViewsConfig(QueueConfig):
 
 
 class QueuedViews(Queued):
-    """A member of the family says what its `loss` is."""
+    """A method of this frame defines `loss`."""
 
     paper = MOCO_V2
     config: QueuedViewsConfig
@@ -38,7 +38,7 @@ class QueuedViews(Queued):
 
     @classmethod
     def chance(cls, config: Any, batch: int) -> Chance | None:
-        return None  # unless a member's loss depends on the number of its negatives alone
+        return None  # unless the loss of a method depends on the number of its negatives alone
 
     def step(self, batch: ViewBatch) -> dict[str, Tensor]:
         queries = self.embed(batch.images.flatten(0, 1)).unflatten(0, (len(batch.images), -1))  # (V, N, D), one pass

@@ -111,7 +111,7 @@ def conditional_entropy(negatives: Tensor, *, t_neg: float) -> Tensor:
 
 
 def max_conditional_entropy(negatives: Tensor) -> Tensor:
-    """What `conditional_entropy` cannot exceed: the log of the number of negatives of each query, (N,)."""
+    """The maximum of `conditional_entropy`: the log of the number of negatives of each query, (N,)."""
     return finite_counts(negatives).to(at_least_float32(negatives).dtype).clamp_min(1.0).log()
 
 

@@ -1,4 +1,4 @@
-"""Noise-contrastive estimation: each pair by itself is told to be data or noise."""
+"""Noise-contrastive estimation: each pair is classified as data or noise."""
 
 import torch
 from torch import Tensor

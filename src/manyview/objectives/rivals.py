@@ -1,4 +1,4 @@
-"""What CACR is measured against, besides InfoNCE: alignment and uniformity, debiased and hard negatives."""
+"""CACR's baselines besides InfoNCE: alignment and uniformity, debiased and hard negatives."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What all objectives are made of: similarities, and the passes over all N×K pairs that carry their cost.
+"""The parts of all objectives: similarities, and the expensive passes over all N×K pairs.
 
 The passes keep no matrix but their argument and work in blocks that stay in the cache, which halves the memory of the
 plain forms, and their time where memory for large matrices is fresh. An excluded pair is -inf whatever the scale.

@@ -15,7 +15,7 @@ __all__ = ["Pictures", "Versus", "beside", "collect", "write_report"]
 def write_report(
     run: Path, pictures: Pictures | None = None, *, missing: str | None = None, versus: Versus | None = None
 ) -> Path:
-    """Writes `run`/report.html, whole or not at all; the same files and pictures give the same page.
+    """Writes `run`/report.html, all or nothing; the same files and pictures give the same page.
 
     `pictures` come from `collect` where the data is available; otherwise `missing` says why they are not there.
     `versus` comes from `compare` or `beside`.

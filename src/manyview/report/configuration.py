@@ -24,7 +24,7 @@ def configuration(facts: Facts) -> Markup:
         table(name.capitalize(), [], [[key.replace("_", "-"), spelled(value)] for key, value in group.items()])
         for name, group in facts.config.items()
     ]
-    groups.append(table("Data as found", [], _data_rows(facts.data)))
+    groups.append(table("Training data", [], _data_rows(facts.data)))
     return tag("div", *groups, class_="groups")
 
 

@@ -1,3 +1,3 @@
-"""What a run is: its files on disk, its flags and presets, what it computes with, and its way from start to end."""
+"""A run: its files, flags, presets, checkpoints and logs, and `pretrain`, which carries it from start to end."""
 
 __all__: list[str] = []

@@ -36,7 +36,7 @@ RENAMED = {f"watch_{name}": f"contrast_{name}" for name in ("every", "data", "t_
 
 
 def read_config(run: Path) -> dict[str, Any]:
-    """The content of config.json. The values are not checked: the file may have been edited."""
+    """The content of config.json. Its values are not checked yet, and the file may have been edited."""
     path = run / CONFIG
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))

@@ -10,7 +10,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from manyview import bounds
 from manyview.config import AnyConfig, Config
-from manyview.errors import UserError
+from manyview.errors import UserError, naming
 from manyview.methods import find
 from manyview.methods.base import Method
 from manyview.run.files import CONFIG, RENAMED, read_config
@@ -23,7 +23,8 @@ def saved_config(run: Path) -> tuple[type[Method], AnyConfig]:
     facts = read_config(run)
     if not isinstance(name := facts.get("method"), str):
         raise UserError(f"{run / CONFIG} names no method: restore it from a backup")
-    method = find(name)
+    with naming(str(run / CONFIG)):
+        method = find(name)
     config = read_settings(method, facts.get("config"), run / CONFIG)
     return method, replace(config, run=replace(config.run, out=run))  # the directory may have been moved
 

@@ -34,7 +34,7 @@ _LARGE = 1 << 24  # bytes
 
 
 class _Script(NamedTuple):
-    """What is done to S views: lists of what decides the course of the work, tensors on the device of the rest."""
+    """The operations on S views: lists for what selects an operation, tensors on the device for its parameters."""
 
     flip: list[bool]
     jitter: Jitter

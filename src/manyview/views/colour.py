@@ -47,8 +47,8 @@ class Jitter(NamedTuple):
         return Jitter._make(field[run] for field in self)
 
     def apply(self, x: Tensor, turn_hue: Callable[[Tensor, Tensor], None], *, alone: bool) -> None:
-        """The four operations in each view's own order. A view `alone` skips what it does not need; together they take
-        the way of any kind, whichever they are: their last bits must not depend on their company."""
+        """The four operations in each view's own order. A view `alone` skips operations it does not need. Several views
+        run them all, so that the bits of one never depend on which others are in its batch."""
         edges = [bisect_left(self.hue_turn, turn) for turn in range(len(JITTER) + 1)]
         for turn in range(len(JITTER)):
             columns = (self.parameter, self.rest, self.contrast, self.saturation)

@@ -1,4 +1,4 @@
-"""A picture of samples and their views, to see what a method is shown."""
+"""A picture of samples and the views that a method trains on."""
 
 import io
 from collections.abc import Mapping, Sequence
@@ -114,7 +114,7 @@ def _fit(image: Tensor, side: int) -> Image.Image:
 
 
 def _shortened(text: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont, width: int) -> str:
-    """The end of a path says more than its beginning."""
+    """Shortens a long path to its end, which tells more than its beginning."""
     if font.getlength(text) <= width:
         return text
     while text and font.getlength("…" + text) > width:

@@ -1,4 +1,4 @@
-"""The random parameters of views, as numbers that any way of making them starts from."""
+"""The random parameters of views, drawn before any pixel is read."""
 
 import itertools
 from collections.abc import Callable
