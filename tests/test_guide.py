@@ -97,7 +97,7 @@ def test_what_was_learnt_is_used_and_fine_tuned(place: Path) -> None:
     channels = (0.5, 0.5, 0.5)
     save_backbone("resnet18.safetensors", network, image_size=32, mean=channels, std=channels)
     images = torch.rand(4, 3, 32, 32)
-    use, (from_timm,) = blocks("Using what was learnt")[0], blocks("Fine-tuning")
+    use, (from_timm, taken_out) = blocks("Using what was learnt")[0], blocks("Fine-tuning")
     assert run(use, {"runs/photos": "resnet18.safetensors"}, images=images)["features"].shape == (4, 512)
     command = re.search(r"^# manyview (.*)$", from_timm, re.MULTILINE)
     assert command is not None
@@ -107,3 +107,8 @@ def test_what_was_learnt_is_used_and_fine_tuned(place: Path) -> None:
     frozen = manyview.load("resnet18.safetensors")
     features = tuned.eval().forward_features((images - 0.5) / 0.5)
     torch.testing.assert_close(tuned.forward_head(features, pre_logits=True), frozen(images))
+    model = run(taken_out, {})["model"]
+    frozen = manyview.load("mine.safetensors")
+    torch.testing.assert_close(model.eval()[:1](images), frozen(images))
+    model.train()(images).sum().backward()
+    assert all(weight.grad is not None for weight in model.parameters())

@@ -31,9 +31,9 @@ class Args(Generic[P]):
     test_data: str | None = None
     """Labelled test samples. The default is the data's own test split, or 20 % of --data, held out by hash."""
     view: str | None = None
-    """Use only these views of an encoder with a network per view, such as L or L,depth. Default: all."""
+    """Only these views of an encoder with a network per view, such as L or L,depth."""
     random: bool = True
-    """Also evaluate the same network with random weights, as a baseline."""
+    """Evaluate the same network with random weights too."""
     images_per_pass: Annotated[int, Positive] = 256
     """Images per forward pass of the encoder."""
     workers: Annotated[int, NotNegative] = 0

@@ -1,4 +1,4 @@
-"""Weighted k-nearest-neighbour classification: the fastest evaluation, without any training."""
+"""Weighted k-nearest-neighbour classification: no training, no choice to make, hence the first look at an encoder."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ def knn_accuracy(
     batch_size: int = 256,
     workers: int = 0,
 ) -> float:
-    """Top-1 accuracy of kNN on a frozen copy; `encoder` does not change."""
+    """Top-1 of kNN on a frozen copy: modes and statistics of `encoder` are not touched."""
     frozen = FrozenEncoder.of(encoder, image_size=image_size, mean=mean, std=std)
     train, test = (extract(frozen, each, batch_size=batch_size, workers=workers) for each in (source, test_source))
     return share_right(class_scores(train, test, protocol), test.labels)

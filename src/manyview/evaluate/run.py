@@ -37,13 +37,14 @@ def evaluate(
     device: torch.device | str | None = None,
     progress: bool = True,
 ) -> list[Record]:
-    """Records of the random encoder (unless `random` is False) and of the trained one: one per protocol, and with
-    `layers` one per protocol and layer. `views` selects views of an encoder with a network per view. Protocols that
-    cache features share one pass over the data; its time counts in the seconds of the first of them.
+    """One record for the random encoder (unless `random` is False) and one for the trained one; with `layers`, of the
+    protocols that cache features, one for each layer of each. `views` takes of an encoder with a network for each view
+    only some. Protocols that cache features share one pass over the data, whose time the first of them has in its
+    seconds.
 
     `run` is a run directory, which keeps the records in its evaluations.json, an encoder file, or an encoder. A
-    `device` moves the encoder there. `batch_size` is the number of images per forward pass; the batch size of a
-    classifier's training is a setting of its protocol.
+    `device` moves the encoder there. `batch_size` is the number of images that it gets at once; the batches of a
+    classifier's training belong to its protocol.
     """
     trained = run if isinstance(run, FrozenEncoder) else load(run)
     if views:

@@ -3,7 +3,7 @@
 from manyview.config import AnyConfig
 from manyview.data import Camera, Source, open_source
 from manyview.diagnose import ContrastMonitor
-from manyview.errors import UserError, naming
+from manyview.errors import UserError
 from manyview.evaluate.split import open_test, splits
 from manyview.views import Augment
 
@@ -33,8 +33,10 @@ def contrast_samples(config: AnyConfig, source: Source) -> tuple[Source, str]:
     """Test images if there are any, else training images; and how they are called."""
     data, chosen = config.data, config.run.contrast_data
     if chosen is not None:
-        with naming("--contrast-data"):
+        try:
             test = open_test(chosen)
+        except UserError as error:
+            raise UserError(f"--contrast-data: {error}") from error
         return test, f"{test.name} (--contrast-data)"
     try:
         test = open_source(data.data, split="test", labelled=not data.unlabelled)
