@@ -117,7 +117,7 @@ class Facts:
 
     @property
     def chance(self) -> Chance | None:
-        """What guessing would cost; None where the method has no such level or the settings are not a method's."""
+        """The loss at chance; None if the method has no such level, or if the settings are not those of a method."""
         batch = number(self.setting("optim", "batch_size"))
         if self.method not in described() or batch is None:
             return None

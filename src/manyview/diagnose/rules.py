@@ -64,7 +64,7 @@ def _collapse(facts: Facts) -> Finding | None:
 
 # The loss. Its course is judged in parts, because a single batch says little.
 _PARTS = 20
-_GUESSING, _TRIVIAL = 0.98, 0.02  # shares of the loss of guessing
+_NO_BETTER, _TRIVIAL = 0.98, 0.02  # fractions of the loss at chance
 _RISE, _NOISE = 0.25, 6.0  # of the whole range of the parts, and in standard errors of a part
 
 
@@ -83,7 +83,7 @@ def _against_chance(facts: Facts) -> Finding | None:
     end, chance = facts.final_loss, facts.chance
     if chance is None or end is None or _pushed(facts) < (number(facts.setting("method", "queue_size")) or 0):
         return None
-    if end >= _GUESSING * chance.loss:
+    if end >= _NO_BETTER * chance.loss:
         text = f"The final loss, {end:.2f}, is no better than chance ({chance_level(chance)}). Nothing was learnt."
         advice = "Try another --lr, more --epochs, or weaker augmentation (--min-crop 0.6)."
         return Finding("problem", "Loss", text, advice)

@@ -166,8 +166,8 @@ class Method(nn.Module, ABC):
 
     @classmethod
     def chance(cls, config: Any, batch: int) -> Chance | None:
-        """The loss of guessing, with `batch` samples contrasted at once. None where it depends on more than the number
-        of candidates, such as on a temperature."""
+        """The loss at chance, with `batch` samples contrasted at once. None if it depends on more than the number of
+        candidates, such as on a temperature."""
         return None
 
     def learner(self) -> nn.Module:
