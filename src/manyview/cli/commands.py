@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -11,6 +11,9 @@ from manyview import bounds
 from manyview.bounds import NotNegative, Positive
 from manyview.cli.shared import console, names, ranks
 from manyview.errors import UserError
+
+if TYPE_CHECKING:
+    from manyview.data import Source
 
 __all__ = ["run"]
 
@@ -71,6 +74,11 @@ class Embed:
     """Which split, if the data has two."""
     view: str | None = None
     """Only these views of an encoder with a network per view, such as L or L,depth."""
+    depth_scale: Annotated[float | None, Positive] = None
+    """Metres per unit of depth files. Default: that of the run; of an encoder file 0.001, for millimetres."""
+    intrinsics: str | None = None
+    """Camera intrinsics fx,fy,cx,cy, for normals computed from depth. Default: those of the run; of an encoder file
+    Kinect's."""
     images_per_pass: Annotated[int, Positive, tyro.conf.arg(aliases=("--batch-size",))] = 256
     """Images per forward pass of the encoder."""
     workers: Annotated[int, NotNegative] = 0
@@ -82,12 +90,14 @@ class Embed:
         from manyview.data import open_source
         from manyview.encoders import load
         from manyview.evaluate.features import embed, left_out_before
+        from manyview.evaluate.split import camera_of
         from manyview.run.device import pick_device
 
         encoder = load(self.run)
         if self.view is not None:
             encoder = encoder.only(names(self.view))
-        source = open_source(self.data, split=self.split)
+        camera = camera_of(self.run, self.depth_scale, self.intrinsics)
+        source = open_source(self.data, split=self.split, camera=camera)
         features = embed(
             encoder,
             source,
@@ -205,7 +215,7 @@ class Views:
             raise UserError(f"--out {self.out} cannot be written ({error.strerror}): choose another place") from error
         view, area = config.views, augment.policy.scale[0]
         what = f"views of {view.image_size} px, augmentation {view.augment}, crops from {area:.0%} of the area"
-        console.print(f"{self.out}: {what} (--preset {config.run.preset})", soft_wrap=True)
+        console.print(f"{self.out}: {what} (--preset {config.run.preset}){missing_from(source)}", soft_wrap=True)
 
 
 @dataclass(frozen=True)
@@ -235,7 +245,9 @@ class Pack:
         source = source.select(source.fields)
         packed = pack(source, self.out, image_size=self.image_size)
         fields = f" with {', '.join(packed.fields)}" if len(packed.fields) > 1 else ""
-        console.print(f"{self.out}: {len(packed)} images of {packed.size}{fields}", soft_wrap=True)
+        console.print(
+            f"{self.out}: {len(packed)} images of {packed.size}{fields}{missing_from(packed)}", soft_wrap=True
+        )
 
 
 @dataclass(frozen=True)
@@ -302,6 +314,10 @@ class Reproduce:
             threads=self.threads,
         )
         reproduce.reproduce(recipe, setting, out, results, console)
+
+
+def missing_from(source: "Source") -> str:
+    return f"; missing: {source.missing_in_words}" if source.missing else ""
 
 
 def seed_numbers(text: str) -> tuple[int, ...]:

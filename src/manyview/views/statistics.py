@@ -41,7 +41,10 @@ def measure(batches: Iterable[Mapping[str, Tensor]]) -> Statistics:
         raise UserError("there are no images to measure the statistics of views on")
     for name, count in pixels.items():
         if not count:
-            raise UserError(f"none of the samples that were looked at has the view {name}: leave it out of --views")
+            raise UserError(
+                f"none of the samples that were looked at has the view {name}: leave it out of --views"
+                f"{', or correct --depth-scale' * (name == 'depth')}"
+            )
     mean, std = {}, {}
     for name, total in sums.items():
         first, second = total / pixels[name]
