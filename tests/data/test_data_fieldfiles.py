@@ -330,18 +330,30 @@ def test_a_tree_that_is_asked_for_and_not_there_is_named(tmp_path: Path, capsys:
 
 
 def test_a_broken_depth_is_an_unreadable_sample(tmp_path: Path) -> None:
-    root = trees(tmp_path / "rooms", "depth")
+    root = trees(tmp_path / "rooms", "depth", count=24)  # so that one is not too many
     broken = next((root / "depth").rglob("05.*"))
     broken.write_bytes(broken.read_bytes()[:50])
     listed = {}
     source = Folder(root).select(["image", "depth"])
-    for index in range(12):
+    for index in range(24):
         try:
             source.read(index)
         except Exception as error:
             listed[source.id(index)] = str(error)
     assert list(listed) == ["kind1/05.png"]
     assert listed["kind1/05.png"].startswith("its depth cannot be read (")
+
+
+def test_broken_depth_in_many_samples_ends_a_run_before_it_begins(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = trees(tmp_path / "rooms", "depth")
+    for path in (root / "depth").rglob("*"):
+        if path.is_file() and path.stem < "06":
+            path.write_text("no image")
+    said = started(capsys, root, tmp_path / "run")
+    assert "6 of 12 images of " in said
+    assert "(the first is kind0/00.png: its depth cannot be read (not an image of a known format))" in said
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ import stat
 import warnings
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -221,12 +220,23 @@ class ImageFiles(Source):
         chosen = super().select(names)
         files = {name if name in self.files else "depth" for name in chosen.selected} - {IMAGE}
         for name in sorted(files - self._looked_into):
-            for index in track(self._some, f"looking at the {name} of {self.name}"):
-                with suppress(Unreadable):  # which is for the reader to count
-                    if self._has(name, index):
-                        self._look_into(index, name)
+            there = [index for index in self._some if self._has(name, index)]
+            unreadable = []
+            for index in track(there, f"looking at the {name} of {self.name}"):
+                try:
+                    self._look_into(index, name)
+                except Unreadable as reason:
+                    unreadable.append((self.id(index), str(reason)))
+            self._refuse(unreadable, len(there))
             self._looked_into.add(name)
         return chosen
+
+    def _refuse(self, unreadable: Sequence[tuple[str, str]], count: int) -> None:
+        if len(unreadable) > UNREADABLE_SHARE * count:
+            raise UserError(
+                f"{len(unreadable):,} of {count:,} images of '{self.name}' cannot be read, more than "
+                f"{UNREADABLE_SHARE:.0%}: repair or remove them (the first is {': '.join(unreadable[0])})"
+            )
 
     def _look_into(self, index: int, name: str) -> None:
         with self.open(index, name) as file, open_field(file, name, self._called(index, name), whole=False) as image:
@@ -259,11 +269,7 @@ class ImageFiles(Source):
                 sizes.append(self._size(index))
             except Unreadable as reason:
                 unreadable.append((self.id(index), str(reason)))
-        if len(unreadable) > UNREADABLE_SHARE * len(some):
-            raise UserError(
-                f"{len(unreadable):,} of {len(some):,} images of '{self.name}' cannot be read, more than "
-                f"{UNREADABLE_SHARE:.0%}: repair or remove them (the first is {': '.join(unreadable[0])})"
-            )
+        self._refuse(unreadable, len(some))
         median = int(np.median([min(size) for size in sizes]))
         return Probe(len(some), sizes[0] if len(set(sizes)) == 1 else None, median, tuple(unreadable))
 

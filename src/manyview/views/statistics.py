@@ -38,7 +38,9 @@ def measure(batches: Iterable[Mapping[str, Tensor]]) -> Statistics:
             sums[name] = sums.get(name, 0) + torch.stack((values.sum(1), values.square().sum(1)))
             pixels[name] = pixels.get(name, 0) + known
     if not pixels:
-        raise UserError("there are no images to measure the statistics of views on")
+        raise UserError(
+            "there are no images to measure the statistics of views on: none of those looked at can be read"
+        )
     for name, count in pixels.items():
         if not count:
             raise UserError(
