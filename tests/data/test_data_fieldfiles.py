@@ -261,7 +261,7 @@ def test_files_that_belong_to_no_image_are_told(
     source = open_source(str(tarred(root) if layout == "tar" else root)).select(["image", "depth"])
     assert source.missing == {"depth": 1}
     err = capsys.readouterr().err
-    assert "1 files of depth belong to no image and are passed over, the first is that of kind1/Room05" in err
+    assert "1 of the 12 depth files belong to no image and are passed over, the first is that of kind1/Room05" in err
 
 
 def test_depth_of_which_nothing_is_known_says_which_flag(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

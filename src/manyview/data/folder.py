@@ -4,7 +4,7 @@ import os
 import stat
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -409,13 +409,13 @@ def _beside(files: list[_File]) -> tuple[list[_File], dict[str, list[_File]]]:
     return images, {field: [its.get(key, _NO_FILE) for key in keys] for field, its in found.items() if its}
 
 
-def note_orphans(field: str, found: Iterable[str | bytes], images: Iterable[str | bytes]) -> None:
+def note_orphans(field: str, found: Collection[str | bytes], images: Iterable[str | bytes]) -> None:
     """Says which files of a field have no image; both are names without endings."""
-    orphans = sorted(set(found) - set(images))
+    orphans = sorted(set(found).difference(images)) if found else []  # millions of images mostly have no other files
     if orphans:
         note(
-            f"{len(orphans):,} files of {field} belong to no image and are passed over, the first is that of "
-            f"{os.fsdecode(orphans[0])}: names agree up to the ending, also in upper and lower case"
+            f"{len(orphans):,} of the {len(found):,} {field} files belong to no image and are passed over, the first "
+            f"is that of {os.fsdecode(orphans[0])}: names agree up to the ending, also in upper and lower case"
         )
 
 

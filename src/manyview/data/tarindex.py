@@ -153,9 +153,8 @@ def _walk(tar: tarfile.TarFile, path: Path, show: bool) -> Index:
             else:
                 others[key, field] = member.offset_data, member.size
     images = sorted((name.encode("utf-8", "surrogateescape"), name) for name in places)
-    keys = {_split(name)[0] for name in places}
     for field in OTHERS:
-        note_orphans(field, [key for key, its in others if its == field], keys)
+        note_orphans(field, [key for key, its in others if its == field], (_split(name)[0] for name in places))
     return Index(
         b"".join(name + b"\0" for name, _ in images),
         np.array([places[name] for _, name in images], dtype=np.int64).reshape(-1, 2),
