@@ -1,6 +1,7 @@
 """RGB-D from files: parallel trees, files beside the image, tars; what is missing, computed or wrong."""
 
 import io
+import json
 import os
 import subprocess
 import sys
@@ -17,7 +18,10 @@ from PIL import Image
 from manyview.cli import main
 from manyview.data import Camera, Folder, Source, Tar, open_source, pack
 from manyview.data.fieldfiles import key_and_field, normals_of
+from manyview.encoders import load
 from manyview.errors import UserError
+from manyview.evaluate.features import extract
+from manyview.evaluate.split import camera_of, splits
 from manyview.fields import FIELDS
 
 SIZE = (30, 40)
@@ -37,6 +41,11 @@ def depth(number: int, size: tuple[int, int] = SIZE) -> Image.Image:
     values = (2000 + 10 * number + 8 * np.arange(size[1]))[None].repeat(size[0], 0).astype(np.uint16)
     values[:4, :4] = 0
     return Image.fromarray(values)
+
+
+def rough() -> Image.Image:
+    """Walls alone would leave a channel of their normals without any spread."""
+    return Image.fromarray(np.random.default_rng(0).integers(2000, 2200, SIZE, dtype=np.uint16))
 
 
 def segmentation(number: int) -> Image.Image:
@@ -184,19 +193,118 @@ def replaced(root: Path, field: str, picture: Image.Image, ending: str = ".png")
         ),
         ("depth", image(0).convert("P"), ".png", r"is a colour image \(P\): depth has one channel"),
         ("segmentation", image(0), ".png", r"is a colour image \(RGB\): segmentation has one channel"),
+        ("depth", Image.fromarray(np.ones(SIZE, np.float32)), ".tiff", "holds floating-point numbers: write whole"),
         ("normals", image(0).convert("L"), ".png", "has no colours: normals are stored as RGB"),
         ("segmentation", Image.fromarray(np.full(SIZE, 70_000, np.int32)), ".tiff", "has class 70000: at most 65,535"),
     ],
 )
 def test_wrong_files_are_told_in_one_line(
-    tmp_path: Path, field: str, picture: Image.Image, ending: str, complaint: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, field: str, picture: Image.Image, ending: str, complaint: str
 ) -> None:
     root = trees(tmp_path / "rooms", "depth", "segmentation", "normals")
     replaced(root, field, picture, ending)
+    if "class" not in complaint:  # which no header tells
+        with pytest.raises(UserError, match=complaint):
+            Folder(root).select(ALL)
+        assert Folder(root).select(["image"]).read(0), "who does not ask for it is not bothered"
+    monkeypatch.setattr(Folder, "_look_into", lambda *_: None)  # as where there are too many to look at all
     source = Folder(root).select(ALL)
     with pytest.raises(UserError, match=complaint) as caught:
         [source.read(index) for index in range(12)]
     assert "\n" not in str(caught.value)
+
+
+def started(capsys: pytest.CaptureFixture[str], root: Path, out: Path, *flags: str, views: str = "lab,depth") -> str:
+    """What a run of one step says. One that is refused says it in one line, and leaves nothing behind."""
+    method = ["cmc", "--views", views, "--draw", "5"] if views else ["jcl", "--queue-size", "4"]
+    small = ["--image-size", "16", "--backbone", "tiny", "--batch-size", "4", "--max-steps", "1", "--contrast-every"]
+    code = main(["pretrain", *method, "--data", str(root), "--out", str(out), *small, "0", *flags])
+    said = capsys.readouterr()
+    assert code in (0, 2)
+    if code == 2:
+        assert said.err.rstrip().splitlines()[-1].startswith("manyview: ")
+        assert not out.exists()
+    return said.err if code else " ".join(said.out.split())
+
+
+def test_one_wrong_file_of_many_is_told_before_the_run_begins(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("manyview.run.normalisation.MEASURED", 1)  # as where there are too many to read them all
+    root = trees(tmp_path / "rooms", "depth")
+    replaced(root, "depth", depth(0, (15, 20)))
+    assert "depth of kind1/05.png" in started(capsys, root, tmp_path / "run")
+    assert "step 1/1" in started(capsys, root, tmp_path / "other", views="")
+
+
+def test_how_many_samples_lack_a_view_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = trees(tmp_path / "rooms", "depth", "segmentation")
+    replaced(root, "depth", rough(), ".tiff")
+    for number in ("03", "07"):
+        next((root / "depth").rglob(f"{number}.*")).unlink()
+    said = started(capsys, root, tmp_path / "run", views="lab,depth,normals,segmentation")
+    assert "missing depth of 2, normals of 2 of 12 samples" in said
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["data"]["missing"] == {"depth": 2, "normals": 2}
+    assert "depth of 2, normals of 2" in (tmp_path / "run" / "report.html").read_text()
+    assert "missing" not in started(capsys, root, tmp_path / "jcl", views=""), "a method of images lacks nothing"
+    assert main(["pack", "--data", str(root), "--out", str(tmp_path / "packed.safetensors")]) == 0
+    assert "missing: depth of 2, normals of 2 of 12 samples" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("layout", ["trees", "beside", "tar"])
+def test_files_that_belong_to_no_image_are_told(
+    tmp_path: Path, layout: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = (trees if layout == "trees" else beside)(tmp_path / "rooms", "depth")
+    old = next(path for path in root.rglob("05*") if "depth" in str(path))
+    old.rename(old.with_name(old.name.replace("05", "Room05")))
+    source = open_source(str(tarred(root) if layout == "tar" else root)).select(["image", "depth"])
+    assert source.missing == {"depth": 1}
+    err = capsys.readouterr().err
+    assert "1 of the 12 depth files belong to no image and are passed over, the first is that of kind1/Room05" in err
+
+
+def test_depth_of_which_nothing_is_known_says_which_flag(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = trees(tmp_path / "rooms", "depth")
+    said = started(capsys, root, tmp_path / "run", "--depth-scale", "1")
+    assert "has the view depth: leave it out of --views, or correct --depth-scale" in said
+    for value in ("0", "-1", "nan", "inf"):
+        assert f"--depth-scale {value} must be" in started(capsys, root, tmp_path / "run", "--depth-scale", value)
+    assert "--intrinsics a,b are not four numbers" in started(capsys, root, tmp_path / "run", "--intrinsics", "a,b")
+    for scale in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(UserError, match=f"--depth-scale {scale:g} must be a finite number greater than 0"):
+            Camera(scale)
+
+
+def test_what_is_evaluated_or_embedded_is_measured_as_in_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root, run = trees(tmp_path / "rooms", "depth"), tmp_path / "run"
+    replaced(root, "depth", rough(), ".tiff")
+    started(capsys, root, run, "--depth-scale", "0.0005", "--intrinsics", "30,30,20,15", views="lab,depth,normals")
+    source = Folder(root, camera=Camera(0.0005, "30,30,20,15"))
+    expected = extract(load(run), source).embeddings
+
+    def embedded(name: str | Path, *flags: str) -> torch.Tensor:
+        out = tmp_path / "features.npz"
+        assert main(["embed", str(name), "--data", str(root), "--out", str(out), *flags]) == 0
+        return torch.from_numpy(np.load(out)["embeddings"])
+
+    assert torch.equal(embedded(run), expected)
+    file = run / "encoder.safetensors"
+    camera = ["--depth-scale", "0.0005", "--intrinsics", "30,30,20,15"]
+    assert not torch.equal(embedded(file), expected), "a file of weights knows of no camera"
+    assert torch.equal(embedded(file, *camera), expected)
+
+    tested = splits(str(root), str(trees(tmp_path / "other", "depth", count=8)), camera=camera_of(run)).test
+    finer = Folder(tmp_path / "other", camera=Camera(0.0005)).select(["depth"])
+    assert torch.equal(tested.select(["depth"]).read(5)["depth"], finer.read(5)["depth"])
+    config = json.loads((run / "config.json").read_text())
+    config["config"]["data"]["depth_scale"] = "metres"
+    (run / "config.json").write_text(json.dumps(config))
+    capsys.readouterr()
+    assert main(["evaluate", "knn", str(run), "--data", str(root)]) == 2
+    assert "config.json does not say how depth was measured: restore it from a backup" in capsys.readouterr().err
 
 
 def test_a_palette_holds_numbers_of_classes(tmp_path: Path) -> None:
@@ -216,24 +324,36 @@ def test_a_tree_that_is_asked_for_and_not_there_is_named(tmp_path: Path, capsys:
     err = capsys.readouterr().err.splitlines()
     assert err[-1].endswith(
         "has no depth, only image, segmentation: take --views of those (of an encoder that has others too, --view), or "
-        "other --data"
+        "other --data in which FIELD/ stands beside image/, or KEY.FIELD.png beside KEY.jpg"
     )
     assert not (tmp_path / "run").exists()
 
 
 def test_a_broken_depth_is_an_unreadable_sample(tmp_path: Path) -> None:
-    root = trees(tmp_path / "rooms", "depth")
+    root = trees(tmp_path / "rooms", "depth", count=24)  # so that one is not too many
     broken = next((root / "depth").rglob("05.*"))
     broken.write_bytes(broken.read_bytes()[:50])
     listed = {}
     source = Folder(root).select(["image", "depth"])
-    for index in range(12):
+    for index in range(24):
         try:
             source.read(index)
         except Exception as error:
             listed[source.id(index)] = str(error)
     assert list(listed) == ["kind1/05.png"]
     assert listed["kind1/05.png"].startswith("its depth cannot be read (")
+
+
+def test_broken_depth_in_many_samples_ends_a_run_before_it_begins(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = trees(tmp_path / "rooms", "depth")
+    for path in (root / "depth").rglob("*"):
+        if path.is_file() and path.stem < "06":
+            path.write_text("no image")
+    said = started(capsys, root, tmp_path / "run")
+    assert "6 of 12 images of " in said
+    assert "(the first is kind0/00.png: its depth cannot be read (not an image of a known format))" in said
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,7 @@ def test_the_description_is_plain_data() -> None:
         "size": [2, 2],
         "fingerprint": "a-bb",
         "fields": ["image"],
+        "missing": {},
         "classes": ["", "a", "b", "c"],
         "class_counts": [0, 1, 1, 0],
     }

@@ -74,6 +74,11 @@ class Embed:
     """Which split, if the data has two."""
     view: str | None = None
     """Use only these views of an encoder with a network per view, such as L or L,depth. Default: all."""
+    depth_scale: Annotated[float | None, Positive] = None
+    """Metres per unit of depth files. Default: that of the run; of an encoder file 0.001, for millimetres."""
+    intrinsics: str | None = None
+    """Camera intrinsics fx,fy,cx,cy, for normals computed from depth. Default: those of the run; of an encoder file
+    Kinect's."""
     images_per_pass: Annotated[int, Positive, tyro.conf.arg(aliases=("--batch-size",))] = 256
     """Images per forward pass of the encoder."""
     workers: Annotated[int, NotNegative] = 0
@@ -84,12 +89,14 @@ class Embed:
     def __call__(self) -> None:
         from manyview.encoders import load
         from manyview.evaluate.features import embed, left_out_before
+        from manyview.evaluate.split import camera_of
         from manyview.run.device import pick_device
 
         encoder = load(self.run)
         if self.view is not None:
             encoder = encoder.only(names(self.view))
-        source = opened(self.data, self.split)
+        camera = camera_of(self.run, self.depth_scale, self.intrinsics)
+        source = opened(self.data, self.split, camera=camera)
         features = embed(
             encoder,
             source,
@@ -218,7 +225,7 @@ class Views:
             raise UserError(f"--out {self.out} cannot be written ({error.strerror}): choose another place") from error
         view, area = config.views, augment.policy.scale[0]
         what = f"views of {view.image_size} px, augmentation {view.augment}, crops from {area:.0%} of the area"
-        console.print(f"{self.out}: {what} (--preset {config.run.preset})", soft_wrap=True)
+        console.print(f"{self.out}: {what} (--preset {config.run.preset}){missing_from(source)}", soft_wrap=True)
 
 
 @dataclass(frozen=True)
@@ -248,7 +255,9 @@ class Pack:
         source = source.select(source.fields)
         packed = pack(source, self.out, image_size=self.image_size)
         fields = f" with {', '.join(packed.fields)}" if len(packed.fields) > 1 else ""
-        console.print(f"{self.out}: {len(packed)} images of {packed.size}{fields}", soft_wrap=True)
+        console.print(
+            f"{self.out}: {len(packed)} images of {packed.size}{fields}{missing_from(packed)}", soft_wrap=True
+        )
 
 
 @dataclass(frozen=True)
@@ -315,6 +324,10 @@ class Reproduce:
             threads=self.threads,
         )
         reproduce.reproduce(recipe, setting, out, results, console)
+
+
+def missing_from(source: "Source") -> str:
+    return f"; missing: {source.missing_in_words}" if source.missing else ""
 
 
 def seed_numbers(text: str) -> tuple[int, ...]:

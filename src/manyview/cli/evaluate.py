@@ -32,6 +32,11 @@ class Args(Generic[P]):
     """Labelled test samples. The default is the data's own test split, or 20 % of --data, held out by hash."""
     view: str | None = None
     """Only these views of an encoder with a network per view, such as L or L,depth."""
+    depth_scale: Annotated[float | None, Positive] = None
+    """Metres per unit of depth files. Default: that of the run; of an encoder file 0.001, for millimetres."""
+    intrinsics: str | None = None
+    """Camera intrinsics fx,fy,cx,cy, for normals computed from depth. Default: those of the run; of an encoder file
+    Kinect's."""
     random: bool = True
     """Evaluate the same network with random weights too."""
     images_per_pass: Annotated[int, Positive] = 256
@@ -81,6 +86,7 @@ def run(words: list[str]) -> None:
     )
     bounds.check(args)
     from manyview.evaluate.run import evaluate, table
+    from manyview.evaluate.split import camera_of
     from manyview.run.device import pick_device
 
     records = evaluate(
@@ -95,5 +101,6 @@ def run(words: list[str]) -> None:
         workers=args.workers,
         device=pick_device(args.device),
         progress=console.is_terminal,
+        camera=camera_of(args.run, args.depth_scale, args.intrinsics),
     )
     console.print(table(records))

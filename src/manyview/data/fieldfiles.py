@@ -1,11 +1,12 @@
 """Depth, segmentation and normals in files: which file belongs to which image, and what it holds."""
 
+import math
 from dataclasses import dataclass
 from typing import IO
 
 import numpy as np
 import torch
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
 from manyview.data.normals import KINECT, Intrinsics, normals_from_depth
@@ -13,7 +14,7 @@ from manyview.data.source import Unreadable
 from manyview.errors import UserError
 from manyview.fields import FIELDS, IMAGE
 
-__all__ = ["KINECT_MM", "OTHERS", "Camera", "decode_field", "key_and_field", "normals_of"]
+__all__ = ["KINECT_MM", "OTHERS", "Camera", "decode_field", "key_and_field", "normals_of", "open_field"]
 
 OTHERS = tuple(name for name in FIELDS if name != IMAGE)
 _LARGEST = 65_535
@@ -29,6 +30,8 @@ class Camera:
     intrinsics: str | None = None
 
     def __post_init__(self) -> None:
+        if not 0 < self.depth_scale < math.inf:
+            raise UserError(f"--depth-scale {self.depth_scale:g} must be a finite number greater than 0")
         if self.intrinsics is not None:
             Intrinsics.parse(self.intrinsics, 1, 1)  # complains
 
@@ -47,21 +50,33 @@ def key_and_field(path: str) -> tuple[str, str]:
     return directory + slash + start, field if field in OTHERS else IMAGE
 
 
-def decode_field(file: IO[bytes], field: str, camera: Camera, where: str) -> Tensor:
-    """(c, H, W) as `manyview.fields` stores it; `where` names the file to the user. Raises `Unreadable`."""
+def open_field(file: IO[bytes], field: str, where: str, *, whole: bool) -> Image.Image:
+    """The image in a file, or its header alone; one that cannot hold the field is a `UserError`, in which `where` names
+    the file. Raises `Unreadable`."""
     try:
         image = Image.open(file, formats=("PNG", "TIFF", "PPM", "BMP", "JPEG", "WEBP"))
-        image.load()
+        if whole:
+            image.load()
     except Exception as error:  # Pillow fails in a dozen ways on broken files, and all of them mean the same
-        raise Unreadable(f"its {field} cannot be read ({' '.join(str(error).split())})") from error
+        reason = "not an image of a known format" if isinstance(error, UnidentifiedImageError) else str(error)
+        raise Unreadable(f"its {field} cannot be read ({' '.join(reason.split())})") from error
+    if image.mode == "F":
+        raise UserError(f"{where} holds floating-point numbers: write whole numbers of 8 or 16 bits")
     if field == "normals":
         if image.mode in _GREY:
             raise UserError(f"{where} has no colours: normals are stored as RGB, x, y and z from 0 (-1) to 255 (1)")
-        return torch.from_numpy(np.array(image.convert("RGB"))).permute(2, 0, 1)
-    if image.mode not in (*_GREY, "P") or (image.mode == "P" and field == "depth"):
+    elif image.mode not in (*_GREY, "P") or (image.mode == "P" and field == "depth"):
         raise UserError(
             f"{where} is a colour image ({image.mode}): {field} has one channel of 8 or 16 bits, so convert it"
         )
+    return image
+
+
+def decode_field(file: IO[bytes], field: str, camera: Camera, where: str) -> Tensor:
+    """(c, H, W) as `manyview.fields` stores it: see `open_field`."""
+    image = open_field(file, field, where, whole=True)
+    if field == "normals":
+        return torch.from_numpy(np.array(image.convert("RGB"))).permute(2, 0, 1)
     numbers = np.array(image).astype(np.int64)
     if field == "depth":
         if camera.depth_scale != 1 / FIELDS["depth"].steps:

@@ -4,7 +4,7 @@ import os
 import stat
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +16,7 @@ from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
 from manyview.counter import permutation
-from manyview.data.fieldfiles import KINECT_MM, OTHERS, Camera, decode_field, key_and_field, normals_of
+from manyview.data.fieldfiles import KINECT_MM, OTHERS, Camera, decode_field, key_and_field, normals_of, open_field
 from manyview.data.source import UNREADABLE_SHARE, Names, Source, Unreadable, digest, note, track
 from manyview.errors import UserError
 from manyview.fields import FIELDS, IMAGE
@@ -146,6 +146,7 @@ class ImageFiles(Source):
     """Images that are decoded when they are asked for: a broken one is found only then, so no batch is promised."""
 
     size = None
+    layout = " in which FIELD/ stands beside image/, or KEY.FIELD.png beside KEY.jpg"
 
     def __init__(
         self,
@@ -173,6 +174,7 @@ class ImageFiles(Source):
         if "depth" in self.files and "normals" not in self.files:  # they are computed
             self.fields, there["normals"] = (*self.files, "normals"), there["depth"]
         self.present = {name: there[name] for name in self.fields[1:] if not there[name].all()} or None
+        self._looked_into = set[str]()  # fields, of all selections
         self._other_lengths = {name: others[name].tobytes() for name in self.files[1:]}
 
     def __len__(self) -> int:
@@ -195,18 +197,50 @@ class ImageFiles(Source):
             return {names[0]: found[names[0]]}
         height, width = found[IMAGE].shape[-2:] if IMAGE in found else self._size(index)
         for name in files:
-            if found[name].shape[-2:] != (height, width):
-                high, wide = found[name].shape[-2:]
-                raise UserError(
-                    f"the {name} of {self.id(index)} in '{self.name}' is {high} × {wide} pixels, its image {height} × "
-                    f"{width}: resize it to the size of its image"
-                )
+            self._check_size(index, name, tuple(found[name].shape[-2:]), (height, width))
         return {
             name: found[name]
             if name in found
             else torch.zeros(FIELDS[name].channels, height, width, dtype=FIELDS[name].dtype)
             for name in self.selected
         }
+
+    def _called(self, index: int, name: str) -> str:
+        return f"the {name} of {self.id(index)} in '{self.name}'"
+
+    def _check_size(self, index: int, name: str, size: tuple[int, ...], image: tuple[int, int]) -> None:
+        if size != image:
+            raise UserError(
+                f"{self._called(index, name)} is {size[0]} × {size[1]} pixels, its image {image[0]} × {image[1]}: "
+                "resize it to the size of its image"
+            )
+
+    def select(self, names: Iterable[str]) -> Source:
+        """Complains of files that cannot hold their fields now, and not in the middle of an epoch."""
+        chosen = super().select(names)
+        files = {name if name in self.files else "depth" for name in chosen.selected} - {IMAGE}
+        for name in sorted(files - self._looked_into):
+            there = [index for index in self._some if self._has(name, index)]
+            unreadable = []
+            for index in track(there, f"looking at the {name} of {self.name}"):
+                try:
+                    self._look_into(index, name)
+                except Unreadable as reason:
+                    unreadable.append((self.id(index), str(reason)))
+            self._refuse(unreadable, len(there))
+            self._looked_into.add(name)
+        return chosen
+
+    def _refuse(self, unreadable: Sequence[tuple[str, str]], count: int) -> None:
+        if len(unreadable) > UNREADABLE_SHARE * count:
+            raise UserError(
+                f"{len(unreadable):,} of {count:,} images of '{self.name}' cannot be read, more than "
+                f"{UNREADABLE_SHARE:.0%}: repair or remove them (the first is {': '.join(unreadable[0])})"
+            )
+
+    def _look_into(self, index: int, name: str) -> None:
+        with self.open(index, name) as file, open_field(file, name, self._called(index, name), whole=False) as image:
+            self._check_size(index, name, (image.height, image.width), self._size(index))
 
     def _has(self, name: str, index: int) -> bool:
         return self.present is None or name not in self.present or bool(self.present[name][index])
@@ -216,7 +250,7 @@ class ImageFiles(Source):
             with self.open(index, name) as file:
                 if name == IMAGE:
                     return decode(file)
-                return decode_field(file, name, self.camera, f"the {name} of {self.id(index)} in '{self.name}'")
+                return decode_field(file, name, self.camera, self._called(index, name))
         except OSError as error:
             raise Unreadable(_reason(error)) from error
 
@@ -228,21 +262,22 @@ class ImageFiles(Source):
     @cached_property
     def probe(self) -> Probe:
         """Reads headers only; raises a `UserError` when too many are broken."""
-        count = len(self)
-        some = range(count) if count <= _PROBE_ALL else sorted(permutation(count, _PROBE_TAG)[:_PROBE_SOME].tolist())
+        some = self._some
         sizes, unreadable = [], []
         for index in track(some, f"looking at {self.name}"):
             try:
                 sizes.append(self._size(index))
             except Unreadable as reason:
                 unreadable.append((self.id(index), str(reason)))
-        if len(unreadable) > UNREADABLE_SHARE * len(some):
-            raise UserError(
-                f"{len(unreadable):,} of {len(some):,} images of '{self.name}' cannot be read, more than "
-                f"{UNREADABLE_SHARE:.0%}: repair or remove them (the first is {': '.join(unreadable[0])})"
-            )
+        self._refuse(unreadable, len(some))
         median = int(np.median([min(size) for size in sizes]))
         return Probe(len(some), sizes[0] if len(set(sizes)) == 1 else None, median, tuple(unreadable))
+
+    @property
+    def _some(self) -> Sequence[int]:
+        """Whose headers are looked at."""
+        count = len(self)
+        return range(count) if count <= _PROBE_ALL else sorted(permutation(count, _PROBE_TAG)[:_PROBE_SOME].tolist())
 
     def _size(self, index: int) -> tuple[int, int]:
         try:
@@ -348,11 +383,12 @@ def _parallel(root: Path) -> tuple[list[_File], dict[str, list[_File]]]:
     """The images below image/, and for each field the file with the same name below its own tree, or `_NO_FILE`. Paths
     are relative to image/."""
     images = _find(root / IMAGE, None)
-    rows = {}
+    stems, rows = [os.path.splitext(path)[0] for path, _, _ in images], {}
     for field in OTHERS:
         if (root / field).is_dir():
             its = {os.path.splitext(file[0])[0]: file for file in _find(root / field, None)}
-            each = [its.get(os.path.splitext(path)[0], _NO_FILE) for path, _, _ in images]
+            note_orphans(field, its, stems)
+            each = [its.get(stem, _NO_FILE) for stem in stems]
             rows[field] = [(f"../{field}/".encode() + path, length, when) for path, length, when in each]
     return images, rows
 
@@ -368,7 +404,19 @@ def _beside(files: list[_File]) -> tuple[list[_File], dict[str, list[_File]]]:
             keys.append(key)
         else:
             found[field][key] = file
+    for field, its in found.items():
+        note_orphans(field, its, keys)
     return images, {field: [its.get(key, _NO_FILE) for key in keys] for field, its in found.items() if its}
+
+
+def note_orphans(field: str, found: Collection[str | bytes], images: Iterable[str | bytes]) -> None:
+    """Says which files of a field have no image; both are names without endings."""
+    orphans = sorted(set(found).difference(images)) if found else []  # millions of images mostly have no other files
+    if orphans:
+        note(
+            f"{len(orphans):,} of the {len(found):,} {field} files belong to no image and are passed over, the first "
+            f"is that of {os.fsdecode(orphans[0])}: names agree up to the ending, also in upper and lower case"
+        )
 
 
 def first_image(root: Path) -> str | None:

@@ -62,6 +62,7 @@ class Source(ABC):
     present: Mapping[str, Tensor] | None = None  # (n,) bool for each field that some samples lack
     groups: Tensor | None = None  # (n,) int64: samples of one group, as frames of a video, are no negatives
     group_names: Sequence[str] = ()  # by number, where they have names
+    layout: str = ""  # of data with more fields, as an error says it
     _whole: "Source | None" = None  # what this is a selection of
 
     @abstractmethod
@@ -88,7 +89,7 @@ class Source(ABC):
         if absent:
             raise UserError(
                 f"'{self.name}' has no {' and no '.join(absent)}, only {', '.join(self.fields)}: take --views of "
-                "those (of an encoder that has others too, --view), or other --data"
+                f"those (of an encoder that has others too, --view), or other --data{self.layout}"
             )
         chosen = copy.copy(whole)
         chosen._whole, chosen.selected = whole, names
@@ -122,6 +123,18 @@ class Source(ABC):
         counts: list[int] = torch.bincount(self.labels, minlength=len(self.classes)).tolist()
         return counts
 
+    @property
+    def missing(self) -> dict[str, int]:
+        """How many samples lack each of the selected fields that some lack."""
+        counts = {name: int((~there).sum()) for name, there in (self.present or {}).items() if name in self.selected}
+        return {name: count for name, count in counts.items() if count}
+
+    @property
+    def missing_in_words(self) -> str:
+        """Nothing where every sample has everything."""
+        counts = ", ".join(f"{name} of {count:,}" for name, count in self.missing.items())
+        return f"{counts} of {len(self):,} samples" if counts else ""
+
     def describe(self) -> dict[str, Any]:
         """What a run's configuration records of its data."""
         return {
@@ -130,6 +143,7 @@ class Source(ABC):
             "size": None if self.size is None else list(self.size),
             "fingerprint": self.fingerprint,
             "fields": list(self.selected),
+            "missing": self.missing,
             "classes": list(self.classes),
             "class_counts": self.class_counts,
         }

@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 
 from manyview.atomic import replacing
 from manyview.data.fieldfiles import OTHERS, key_and_field
-from manyview.data.folder import ABSENT, is_image
+from manyview.data.folder import ABSENT, is_image, note_orphans
 from manyview.data.loader import processors, read_ahead
 from manyview.data.source import cache_directory, digest, note, track
 from manyview.errors import UserError
@@ -153,6 +153,8 @@ def _walk(tar: tarfile.TarFile, path: Path, show: bool) -> Index:
             else:
                 others[key, field] = member.offset_data, member.size
     images = sorted((name.encode("utf-8", "surrogateescape"), name) for name in places)
+    for field in OTHERS:
+        note_orphans(field, [key for key, its in others if its == field], (_split(name)[0] for name in places))
     return Index(
         b"".join(name + b"\0" for name, _ in images),
         np.array([places[name] for _, name in images], dtype=np.int64).reshape(-1, 2),

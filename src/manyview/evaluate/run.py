@@ -9,13 +9,14 @@ import torch
 from rich.table import Table
 from rich.text import Text
 
+from manyview.data.fieldfiles import KINECT_MM, Camera
 from manyview.encoders import FrozenEncoder, load, random_like
 from manyview.errors import UserError
 from manyview.evaluate import described, find
 from manyview.evaluate.features import left_out_before
 from manyview.evaluate.protocol import Protocol, Reading
 from manyview.evaluate.records import Record, add_record
-from manyview.evaluate.split import splits
+from manyview.evaluate.split import camera_of, splits
 
 __all__ = ["evaluate", "table"]
 
@@ -36,6 +37,7 @@ def evaluate(
     workers: int = 0,
     device: torch.device | str | None = None,
     progress: bool = True,
+    camera: Camera | None = None,
 ) -> list[Record]:
     """One record for the random encoder (unless `random` is False) and one for the trained one; with `layers`, of the
     protocols that cache features, one for each layer of each. `views` takes of an encoder with a network for each view
@@ -44,7 +46,8 @@ def evaluate(
 
     `run` is a run directory, which keeps the records in its evaluations.json, an encoder file, or an encoder. A
     `device` moves the encoder there. `batch_size` is the number of images that it gets at once; the batches of a
-    classifier's training belong to its protocol.
+    classifier's training belong to its protocol. `camera` measured depth in files: that of a run directory, or Kinect's
+    in millimetres, unless given.
     """
     trained = run if isinstance(run, FrozenEncoder) else load(run)
     if views:
@@ -55,7 +58,9 @@ def evaluate(
             others = ", ".join(name for name in described() if find(name).takes_layers)
             raise UserError(f"--layer {','.join(layers)}: {each.name} has no layers; take one of {others}")
     trained.check_layers(layers)  # a wrong name is said before the images are read
-    split = splits(data, test_data)
+    if camera is None:
+        camera = KINECT_MM if isinstance(run, FrozenEncoder) else camera_of(Path(run))
+    split = splits(data, test_data, camera=camera)
     lost = len(left_out_before(split.train, split.test))
     encoders = {"random": random_like(trained, seed)} if random else {}
     records = []

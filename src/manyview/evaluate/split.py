@@ -1,5 +1,6 @@
 """Training and test samples of an evaluation, and how they are described to the user."""
 
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -8,8 +9,9 @@ from manyview.data import open_source
 from manyview.data.fieldfiles import KINECT_MM, Camera
 from manyview.data.source import NoTestSplit, Source, Subset, holdout
 from manyview.errors import UserError, naming
+from manyview.run.files import CONFIG, read_config
 
-__all__ = ["Split", "match_classes", "open_test", "splits"]
+__all__ = ["Split", "camera_of", "match_classes", "open_test", "splits"]
 
 HELD_OUT = 0.2
 
@@ -29,7 +31,7 @@ def splits(data: str, test_data: str | None = None, *, camera: Camera = KINECT_M
         train = _labelled(open_source(data, camera=camera), f"--data {data}")
     if test_data is not None:
         with naming("--test-data"):
-            test = _labelled(open_test(test_data), f"--test-data {test_data}")
+            test = _labelled(open_test(test_data, camera=camera), f"--test-data {test_data}")
         if test.fingerprint == train.fingerprint:
             raise UserError(
                 f"--test-data {test_data} holds the same samples as --data {data}: leave it out or give other ones"
@@ -41,6 +43,16 @@ def splits(data: str, test_data: str | None = None, *, camera: Camera = KINECT_M
         train, test = holdout(train, HELD_OUT)
         return Split(train, test, f"{HELD_OUT:.0%} held out by hash".replace("%", " %"))
     return Split(train, match_classes(test, train.classes), f"{test.name} (test split)")
+
+
+def camera_of(run: Path, depth_scale: float | None = None, intrinsics: str | None = None) -> Camera:
+    """That of a run directory, unless something else is said: depth means to an encoder what it meant in training."""
+    try:
+        data = read_config(run)["config"]["data"] if (run / CONFIG).exists() else {}
+        scale, numbers = data.get("depth_scale", KINECT_MM.depth_scale), data.get("intrinsics")
+        return Camera(scale if depth_scale is None else depth_scale, numbers if intrinsics is None else intrinsics)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise UserError(f"{run / CONFIG} does not say how depth was measured: restore it from a backup") from error
 
 
 def match_classes(test: Source, classes: tuple[str, ...]) -> Source:
@@ -61,12 +73,12 @@ def match_classes(test: Source, classes: tuple[str, ...]) -> Source:
     return renumbered
 
 
-def open_test(data: str) -> Source:
+def open_test(data: str, *, camera: Camera = KINECT_MM) -> Source:
     """The test split of a set that has one, and all samples of a set that has none."""
     try:
         return open_source(data, split="test")
     except NoTestSplit:
-        return open_source(data)
+        return open_source(data, camera=camera)
 
 
 def _labelled(source: Source, flag: str) -> Source:

@@ -33,9 +33,12 @@ def _data_rows(data: Mapping[str, Any]) -> list[list[str]]:
     names = list(map(str, classes)) if isinstance(classes, list) else []
     more = f" and {len(names) - _MOST_CLASSES} more" if len(names) > _MOST_CLASSES else ""
     sizes = [int(each) for each in map(number, counts) if each is not None] if isinstance(counts, list) else []
+    missing = data.get("missing")
+    lacking = [f"{name} of {spelled(n)}" for name, n in missing.items()] if isinstance(missing, dict) else []
     return [
         ["name", spelled(data.get("name"))],
         ["samples", spelled(data.get("samples"))],
+        *([["samples without", ", ".join(lacking)]] if lacking else []),
         ["size", "×".join(map(str, size)) if isinstance(size, list) else "various"],
         ["classes", ", ".join(names[:_MOST_CLASSES]) + more or "–"],
         ["images per class", counts_in_words(sizes) or "–"],

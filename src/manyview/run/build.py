@@ -55,7 +55,7 @@ def build(kind: type[Method], config: AnyConfig, source: Source) -> Training:
     method = kind(config.method, encoder, samples=len(source), seed=config.run.seed)
     if source.groups is not None:
         method.know_groups(source.groups)
-    if source.present is not None:
+    if source.present is not None and source.missing:
         method.know_present(source.present)
     method.to(device)
     if config.optim.precision == "float64":

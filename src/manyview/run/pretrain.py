@@ -344,6 +344,8 @@ def announce(kind: type[Method], config: AnyConfig, source: Source, training: Tr
         f"{len(source)} images, views of {config.views.image_size} px, augmentation {config.views.augment}, crops from "
         f"{training.augment.policy.scale[0]:.0%} of the area",
     )
+    if source.missing:
+        table.add_row("missing", source.missing_in_words)
     if config.data.imbalance != "none":
         counts = counts_in_words(source.class_counts)
         table.add_row("imbalance", f"{config.data.imbalance} (--imbalance), images per class: {counts}")

@@ -38,10 +38,15 @@ def measure(batches: Iterable[Mapping[str, Tensor]]) -> Statistics:
             sums[name] = sums.get(name, 0) + torch.stack((values.sum(1), values.square().sum(1)))
             pixels[name] = pixels.get(name, 0) + known
     if not pixels:
-        raise UserError("there are no images to measure the statistics of views on")
+        raise UserError(
+            "there are no images to measure the statistics of views on: none of those looked at can be read"
+        )
     for name, count in pixels.items():
         if not count:
-            raise UserError(f"none of the samples that were looked at has the view {name}: leave it out of --views")
+            raise UserError(
+                f"none of the samples that were looked at has the view {name}: leave it out of --views"
+                f"{', or correct --depth-scale' * (name == 'depth')}"
+            )
     mean, std = {}, {}
     for name, total in sums.items():
         first, second = total / pixels[name]
