@@ -214,6 +214,20 @@ def test_wrong_files_are_told_in_one_line(
     assert "\n" not in str(caught.value)
 
 
+def test_an_image_that_its_exif_turns_is_refused_beside_depth(tmp_path: Path) -> None:
+    root = trees(tmp_path / "rooms", "image", "depth")
+    victim = sorted((root / "image").rglob("*.png"))[0]
+    turn = Image.Exif()
+    turn[0x0112] = 3  # by 180°, which no size shows
+    with Image.open(victim) as plain:
+        plain.save(victim.with_suffix(".jpg"), exif=turn)
+    victim.unlink()
+    source = open_source(str(root))
+    assert source.select(["image"]).read(0)["image"].shape == (3, *SIZE)
+    with pytest.raises(UserError, match="EXIF orientation, and its depth has none: store both upright"):
+        source.select(["image", "depth"])
+
+
 def started(capsys: pytest.CaptureFixture[str], root: Path, out: Path, *flags: str, views: str = "lab,depth") -> str:
     """What a run of one step says. One that is refused says it in one line, and leaves nothing behind."""
     method = ["cmc", "--views", views, "--draw", "5"] if views else ["jcl", "--queue-size", "4"]

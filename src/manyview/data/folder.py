@@ -239,8 +239,14 @@ class ImageFiles(Source):
             )
 
     def _look_into(self, index: int, name: str) -> None:
+        size, orientation = self._header(index)
+        if orientation != 1:  # equal sizes do not tell whether the field was turned with the image
+            raise UserError(
+                f"the image of {self.id(index)} in '{self.name}' is turned by its EXIF orientation, and its {name} has "
+                "none: store both upright"
+            )
         with self.open(index, name) as file, open_field(file, name, self._called(index, name), whole=False) as image:
-            self._check_size(index, name, (image.height, image.width), self._size(index))
+            self._check_size(index, name, (image.height, image.width), size)
 
     def _has(self, name: str, index: int) -> bool:
         return self.present is None or name not in self.present or bool(self.present[name][index])
@@ -280,10 +286,15 @@ class ImageFiles(Source):
         return range(count) if count <= _PROBE_ALL else sorted(permutation(count, _PROBE_TAG)[:_PROBE_SOME].tolist())
 
     def _size(self, index: int) -> tuple[int, int]:
+        return self._header(index)[0]
+
+    def _header(self, index: int) -> tuple[tuple[int, int], int]:
+        """(height, width) of the image when it is upright, and its EXIF orientation, which is 1 where it is."""
         try:
             with self.open(index) as file, _open(file) as image:
-                sideways = _orientation(image) in (5, 6, 7, 8)
-                return (image.width, image.height) if sideways else (image.height, image.width)
+                orientation = _orientation(image)
+                sideways = orientation in (5, 6, 7, 8)
+                return ((image.width, image.height) if sideways else (image.height, image.width)), orientation
         except Exception as error:  # as in `decode`
             raise Unreadable(_reason(error)) from error
 
