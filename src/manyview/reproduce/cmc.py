@@ -1,5 +1,6 @@
 """CMC's tables and figures."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,12 @@ from manyview.evaluate.linear_adam import LinearAdam
 from manyview.evaluate.linear_sgd import LinearSgd
 from manyview.evaluate.protocol import Protocol
 from manyview.fields import IMAGE
-from manyview.reproduce.job import Job, Look, Row, Training
-from manyview.reproduce.looks import CONTRAST_AT_END, Accuracy, BesideRandom
+from manyview.reproduce.job import Look, Row
+from manyview.reproduce.looks import Accuracy, BesideRandom
 from manyview.reproduce.plots import PALETTE, figure, legend
 from manyview.reproduce.recipe import NOT_PRINTED, Found, Recipe
-from manyview.reproduce.setting import Setting, length
+from manyview.reproduce.setting import Setting
+from manyview.reproduce.setups import Flags, Pretraining, length
 from manyview.reproduce.sweep import Sweep
 from manyview.reproduce.verdict import Table, claims, spread
 from manyview.run.normalisation import some_samples
@@ -30,8 +32,10 @@ from manyview.views.named import named_views
 
 __all__ = ["RECIPES"]
 
-STEPS, BATCH, DRAW = 600, 128, 4096
-SUBSET = 5_000  # so few that a sample meets the bank again fifteen times
+STEPS, BATCH = 600, 128
+LAPTOP: Flags = {
+    "preset": "small", "subset": 5_000, "optimizer": "adam", "lr": 0.003, "batch_size": BATCH, "checkpoint_every": 100,
+}  # fmt: skip
 REMARK = (
     "Every run takes 600 steps of 128 of 5,000 images, so few that each meets the bank again, with `tiny` for each "
     "view, τ = 0.07, 4,096 negatives and Adam with lr 0.003; classifiers are fitted on all training images. In "
@@ -53,35 +57,36 @@ def protocols(setting: Setting, probe: Protocol = RESNET_PROBE) -> tuple[Protoco
 
 
 def cmc_run(
-    setting: Setting, columns: Row, seed: int, views: str, *own: str, looks: tuple[Look, ...], method: str = "cmc",
-    preset: str = "paper", epochs: int = 200,
-) -> Training:  # fmt: skip
+    setting: Setting, columns: Mapping[str, object], views: str, *, looks: tuple[Look, ...], method: str = "cmc",
+    preset: str = "paper", epochs: int = 200, paper: float | None = None, **changes: Any,
+) -> Pretraining:  # fmt: skip
     """One run on these views. At the paper's scale with this preset for so many epochs (E.2)."""
-    lasts = length(setting, steps=STEPS, epochs=epochs)
-    flags = ["--views", views, *own, *CONTRAST_AT_END, "--keep", "1", "--seed", str(seed)]
+    flags: dict[str, Any] = {"views": views, "preset": preset}
     if setting.scale == "laptop":
-        flags += ["--preset", "small", "--checkpoint-every", "100", "--subset", str(SUBSET)]
-        flags += ["--optimizer", "adam", "--lr", "0.003", "--batch-size", str(16 if setting.quick else BATCH)]
-        if method == "cmc" and "--draw" not in own:
-            flags += ["--draw", str(16 if setting.quick else DRAW)]
-        flags += [] if setting.on_scenes else ["--min-crop", "0.5"]
-    else:
-        flags += ["--preset", preset]
-    return Training(
-        {**columns, "seed": str(seed), "steps": lasts.steps},
-        words=(method, *flags, *lasts.words),
+        flags |= {**LAPTOP, "min_crop": None if setting.on_scenes else 0.5, "draw": 4096 if method == "cmc" else None}
+    flags |= changes
+    if setting.quick:
+        flags |= setting.pick({"batch_size": 16}, {})
+        flags |= {"draw": min(16, flags["draw"])} if flags.get("draw") else {}
+    return Pretraining(
+        columns=columns,
+        paper=paper,
+        method=method,
+        flags=flags,
+        lasts=length(setting, steps=STEPS, epochs=epochs),
         looks=looks,
-        seconds=lasts.seconds(BATCH, trained=len(named_views(views))),
+        samples=BATCH,
+        trained=len(named_views(views)),
     )
 
 
 def rgbd_run(
-    setting: Setting, columns: Row, seed: int, views: str, *own: str, method: str = "cmc", **more: Any
-) -> Training:
+    setting: Setting, columns: Mapping[str, object], views: str, method: str = "cmc", **more: Any
+) -> Pretraining:
     """The same with views beyond colours. At the paper's scale, that of NYU Depth-V2, whole views meet patches."""
     patches = setting.scale == "paper" and method == "cmc"
     method = "cmc-patch" if patches else method
-    return cmc_run(setting, columns, seed, views, *own, method=method, preset="paper-nyu", epochs=3000, **more)
+    return cmc_run(setting, columns, views, method=method, preset="paper-nyu", epochs=3000, **more)
 
 
 def of_l(setting: Setting) -> tuple[Look, ...]:
@@ -102,8 +107,8 @@ FIG4 = Sweep(
     variables=("count",),
     label=lambda row: f"{row['count']} view{'s' * (row['count'] != '1')}",
     x=("count", "views, in the order L, ab, depth, normals"),
-    runs=lambda setting, seed: [
-        rgbd_run(setting, {"count": str(n)}, seed, ",".join(VIEWS[:n]), "--graph", "core", looks=of_l(setting))
+    runs=lambda setting: [
+        rgbd_run(setting, {"count": n}, ",".join(VIEWS[:n]), graph="core", looks=of_l(setting))
         for n in range(1, len(VIEWS) + 1)
     ],
     comparisons=claims("2 views > 1 view", "3 views > 2 views", "4 views > 3 views", "4 views > 1 view"),
@@ -172,27 +177,15 @@ FIG5 = Information(
     variables=("space",),
     measured=("information", "knn", "linear"),
     label=lambda row: SPACES.get(row["space"], row["space"]),
-    runs=lambda setting, seed: [
+    runs=lambda setting: [
         cmc_run(
-            setting, {"space": space}, seed, space, preset="paper-stl10", epochs=320,
+            setting, {"space": space}, space, preset="paper-stl10", epochs=320,
             looks=(SharedInformation(space), Accuracy(protocols(setting, SMALL_PROBE))),
         )
-        for space in (SPACES if setting.scale == "laptop" else SPLITS)
+        for space in setting.pick(tuple(SPACES), tuple(SPLITS))
     ],
     comparisons=claims("{L, ab} > {R, GB}", "{Y, DbDr} > {R, GB}", "{L, ab} > {H, SV}"),
 )  # fmt: skip
-
-
-def negatives_runs(setting: Setting, seed: int) -> list[Job]:
-    values = setting.pick((64, 512, 4096), tuple(2**power for power in range(6, 14)))
-    looks = (Accuracy(protocols(setting, ALEXNET_PROBE)),)
-    return [
-        cmc_run(
-            setting, {"draw": str(m)}, seed, "lab", "--draw", str(min(m, 16) if setting.quick else m), "--contrast",
-            "nce", looks=looks, preset="paper-alexnet",
-        )
-        for m in values
-    ]  # fmt: skip
 
 
 FIG6 = Sweep(
@@ -207,27 +200,21 @@ FIG6 = Sweep(
     label="m = {draw}".format_map,
     x=("draw", "negatives, m"),
     evenly=True,
-    runs=negatives_runs,
+    runs=lambda setting: [
+        cmc_run(
+            setting, {"draw": m}, "lab", draw=m, contrast="nce", preset="paper-alexnet",
+            looks=(Accuracy(protocols(setting, ALEXNET_PROBE)),),
+        )
+        for m in setting.pick((64, 512, 4096), tuple(2**power for power in range(6, 14)))
+    ],
     comparisons=claims("m = 512 > m = 64", "m = 4096 > m = 512"),
-)
+)  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True)
-class WithRandom(Sweep):
-    """Each row has random weights beside it: `variables` are what was evaluated, and whether it was trained."""
-
-    def values(self, found: Found) -> dict[str, dict[int, float]]:
-        """Beside the accuracies, what each row gains over random weights: a second network has features of its own."""
-        values = super().values(found)
-        for name in [name for name in values if f"{name}, random" in values]:
-            trained, random = values[name], values[f"{name}, random"]
-            values[f"gain of {name}"] = {seed: trained[seed] - random[seed] for seed in trained.keys() & random.keys()}
-        return values
-
-
-def beside(column: str, **more: Any) -> WithRandom:
-    """Jobs have no encoder in their keys: they are those of the trained ones."""
-    return WithRandom(
+def beside(column: str, **more: Any) -> Sweep:
+    """Each row has random weights beside it, whose rows a column tells apart that no job has: a job is of the trained
+    ones."""
+    return Sweep(
         variables=(column, "encoder"),
         label=lambda row: f"{row.get(column, '')}{', random' * (row.get('encoder') == 'random')}",
         series=lambda row: row.get("encoder", "trained"),
@@ -236,11 +223,11 @@ def beside(column: str, **more: Any) -> WithRandom:
     )
 
 
-SPLIT_VIEWS = {
-    "{L, ab}": ("lab",),
-    "{Y, DbDr}": ("ydbdr",),
-    "{Y, DbDr} + RA": ("ydbdr", "--augment", "cmc+ra"),
-    "RGB": ("RGB",),
+SPLIT_VIEWS: Mapping[str, tuple[float | None, str, Flags]] = {  # the paper's number, the views, and other flags
+    "{L, ab}": (64.0, "lab", {}),
+    "{Y, DbDr}": (64.8, "ydbdr", {}),
+    "{Y, DbDr} + RA": (66.2, "ydbdr", {"augment": "cmc+ra"}),
+    "RGB": (None, "RGB", {}),
 }
 TABLE1 = beside(
     "views",
@@ -258,11 +245,11 @@ TABLE1 = beside(
         "0)."
     ),
     paper_setup="ImageNet, ResNet-50 for each view, 200 epochs",
-    paper={"{L, ab}": 64.0, "{Y, DbDr}": 64.8, "{Y, DbDr} + RA": 66.2},
-    runs=lambda setting, seed: [
-        cmc_run(setting, {"views": name}, seed, *words, looks=(BesideRandom(protocols(setting)),))
-        for name, words in SPLIT_VIEWS.items()
+    runs=lambda setting: [
+        cmc_run(setting, {"views": name}, views, looks=(BesideRandom(protocols(setting)),), paper=number, **own)
+        for name, (number, views, own) in SPLIT_VIEWS.items()
     ],
+    derived={f"gain of {name}": (name, f"{name}, random") for name in SPLIT_VIEWS},  # a second network has its own
     comparisons=claims(
         "{L, ab} > RGB",
         "{Y, DbDr} > RGB",
@@ -287,9 +274,9 @@ TABLE4 = beside(
         "49.6, 59.4, 57.8 for L, ab, depth, normals)."
     ),
     paper_setup=RGBD_SETUP,
-    runs=lambda setting, seed: [
+    runs=lambda setting: [
         rgbd_run(
-            setting, {}, seed, ",".join(VIEWS), "--graph", "full",
+            setting, {}, ",".join(VIEWS), graph="full",
             looks=(BesideRandom(protocols(setting, SMALL_PROBE), tuple((view,) for view in VIEWS)),),
         )
     ],
@@ -297,6 +284,7 @@ TABLE4 = beside(
 )  # fmt: skip
 
 WORDS = {"cmc": "contrastive", "predictive": "predictive"}
+TABLE5_NUMBERS = {"depth": (58.3, 55.5), "normals": (60.1, 58.4)}
 TABLE5 = Sweep(
     name="cmc-table5",
     where="CMC, Table 5",
@@ -312,16 +300,10 @@ TABLE5 = Sweep(
     paper_setup=RGBD_SETUP,
     variables=("pair", "method"),
     label=lambda row: f"{WORDS[row['method']]}, {row['pair']}",
-    paper={
-        "contrastive, depth": 58.3,
-        "predictive, depth": 55.5,
-        "contrastive, normals": 60.1,
-        "predictive, normals": 58.4,
-    },
-    runs=lambda setting, seed: [
-        rgbd_run(setting, {"pair": p, "method": m}, seed, f"L,{p}", method=m, looks=of_l(setting))
-        for p in ("depth", "normals")
-        for m in WORDS
+    runs=lambda setting: [
+        rgbd_run(setting, {"pair": pair, "method": method}, f"L,{pair}", method, looks=of_l(setting), paper=number)
+        for pair, numbers in TABLE5_NUMBERS.items()
+        for method, number in zip(WORDS, numbers, strict=True)
     ],
     comparisons=claims("contrastive, depth > predictive, depth", "contrastive, normals > predictive, normals"),
 )
