@@ -36,13 +36,11 @@ STEPS, BATCH = 600, 128
 LAPTOP: Flags = {
     "preset": "small", "subset": 5_000, "optimizer": "adam", "lr": 0.003, "batch_size": BATCH, "checkpoint_every": 100,
 }  # fmt: skip
-REMARK = (
-    "Every run takes 600 steps of 128 of 5,000 images, so few that each meets the bank again, with `tiny` for each "
-    "view, τ = 0.07, 4,096 negatives and Adam with lr 0.003; classifiers are fitted on all training images. In "
-    "shorter trials with {L, ab}, judged by kNN on held-out training images of CIFAR-10, SGD with lr 0.01 and 0.03 "
-    "stayed within three points of random weights, and Adam with lr 0.001 and 0.003 was ten ahead of them (their rows "
-    "were not kept). Nothing else was searched for."
-)
+REMARK = """Every run takes 600 steps of 128 of 5,000 images, so few that each meets the bank again, with `tiny` for
+    each view, τ = 0.07, 4,096 negatives and Adam with lr 0.003; classifiers are fitted on all training images. In
+    shorter trials with {L, ab}, judged by kNN on held-out training images of CIFAR-10, SGD with lr 0.01 and 0.03
+    stayed within three points of random weights, and Adam with lr 0.001 and 0.003 was ten ahead of them (their rows
+    were not kept). Nothing else was searched for."""
 RGBD_SETUP = "a set with depth and normals, patches, the encoder of Table 12 for each view, 3,000 epochs (E.4)"
 VIEWS = ("L", "ab", "depth", "normals")
 
@@ -84,8 +82,7 @@ def rgbd_run(
     setting: Setting, columns: Mapping[str, object], views: str, method: str = "cmc", **more: Any
 ) -> Pretraining:
     """The same with views beyond colours. At the paper's scale, that of NYU Depth-V2, whole views meet patches."""
-    patches = setting.scale == "paper" and method == "cmc"
-    method = "cmc-patch" if patches else method
+    method = "cmc-patch" if (setting.scale, method) == ("paper", "cmc") else method
     return cmc_run(setting, columns, views, method=method, preset="paper-nyu", epochs=3000, **more)
 
 
@@ -99,10 +96,9 @@ FIG4 = Sweep(
     title="Accuracy of the encoder of L, trained with one to four views",
     claim="As views are added in the order L, ab, depth, normals, the representation of L becomes better with each.",
     expectation="Depth and normals, which show shape alone, help L to tell solids apart; ab helps little.",
-    remarks=(
-        f"{REMARK} L is the core view, and only its features are evaluated, by the labels of `scenes`; the paper "
-        "evaluates semantic segmentation on NYU Depth-V2 and prints no values. A single view meets itself in the bank."
-    ),
+    remarks=f"""{REMARK} L is the core view, and only its features are evaluated, by the labels of `scenes`; the
+        paper evaluates semantic segmentation on NYU Depth-V2 and prints no values. A single view meets itself in the
+        bank.""",
     paper_setup=RGBD_SETUP,
     variables=("count",),
     label=lambda row: f"{row['count']} view{'s' * (row['count'] != '1')}",
@@ -163,16 +159,12 @@ FIG5 = Information(
     name="cmc-fig5",
     where="CMC, Fig. 5 (left)",
     title="Accuracy against the mutual information of the two views of a colour space",
-    claim=(
-        "The less the two views of a colour space share, the better the representation; the exception is {H, SV}, "
-        "whose H is periodic."
-    ),
+    claim="""The less the two views of a colour space share, the better the representation; the exception is {H, SV},
+        whose H is periodic.""",
     expectation="RGB shares most by far, and gives the worst representation.",
-    remarks=(
-        f"{REMARK} Mutual information by MINE, of images reduced to 8×8 pixels. {NOT_PRINTED} At first {{H, SV}} was "
-        "compared with {R, GB}; when its row was known, the paper's exception for {H, SV} was noticed, and {L, ab} is "
-        "compared with it instead."
-    ),
+    remarks=f"""{REMARK} Mutual information by MINE, of images reduced to 8×8 pixels. {NOT_PRINTED} At first
+        {{H, SV}} was compared with {{R, GB}}; when its row was known, the paper's exception for {{H, SV}} was
+        noticed, and {{L, ab}} is compared with it instead.""",
     paper_setup="STL-10, half an AlexNet for each view, 320 epochs (E.1), all twelve splits",
     variables=("space",),
     measured=("information", "knn", "linear"),
@@ -234,16 +226,12 @@ TABLE1 = beside(
     name="cmc-table1",
     where="CMC, Table 1",
     title="Colour spaces as two views, against the whole image as one",
-    claim=(
-        "{Y, DbDr} is a little ahead of {L, ab}, RandAugment adds more than a point, and both are far ahead of "
-        "instance discrimination on RGB (54.0 with ResNet-50, by Wu et al.)."
-    ),
+    claim="""{Y, DbDr} is a little ahead of {L, ab}, RandAugment adds more than a point, and both are far ahead of
+        instance discrimination on RGB (54.0 with ResNet-50, by Wu et al.).""",
     expectation="Splits ahead of RGB; the two colour spaces within a point of each other.",
-    remarks=(
-        f"{REMARK} RGB is instance discrimination with the same bank: one network and half the features of two views. "
-        "Hence each row has random weights beside it, and the gains over those are compared too (decided after seed "
-        "0)."
-    ),
+    remarks=f"""{REMARK} RGB is instance discrimination with the same bank: one network and half the features of two
+        views. Hence each row has random weights beside it, and the gains over those are compared too (decided after
+        seed 0).""",
     paper_setup="ImageNet, ResNet-50 for each view, 200 epochs",
     runs=lambda setting: [
         cmc_run(setting, {"views": name}, views, looks=(BesideRandom(protocols(setting)),), paper=number, **own)
@@ -268,11 +256,9 @@ TABLE4 = beside(
     title="Each view alone, after training with all pairs of L, ab, depth and normals",
     claim="Training with the full graph improves the representations of all four views over random ones.",
     expectation="Large gains for L, depth and normals; ab hardly shows the shape of a solid.",
-    remarks=(
-        f"{REMARK} The full graph of four views in one run, each evaluated by the labels of `scenes`; the paper "
-        "evaluates semantic segmentation on NYU Depth-V2 (pixel accuracy: random 45.5, 37.7, 51.1, 50.5; CMC 57.0, "
-        "49.6, 59.4, 57.8 for L, ab, depth, normals)."
-    ),
+    remarks=f"""{REMARK} The full graph of four views in one run, each evaluated by the labels of `scenes`; the paper
+        evaluates semantic segmentation on NYU Depth-V2 (pixel accuracy: random 45.5, 37.7, 51.1, 50.5; CMC 57.0,
+        49.6, 59.4, 57.8 for L, ab, depth, normals).""",
     paper_setup=RGBD_SETUP,
     runs=lambda setting: [
         rgbd_run(
@@ -291,12 +277,10 @@ TABLE5 = Sweep(
     title="Contrastive against predictive learning, evaluated by the encoder of L",
     claim="To contrast L with depth or normals gives a better encoder of L than to predict one from the other.",
     expectation="Contrastive ahead for both pairs.",
-    remarks=(
-        f"{REMARK} Predictions are judged by squared differences; with their decoders they take three times as long "
-        "for the same images. The paper trains on NYU Depth-V2 and evaluates on STL-10; here both are `scenes`, whose "
-        "labels are kinds of solids. Depth and normals almost show these, which may be why prediction does well (a "
-        "guess made afterwards, not tested)."
-    ),
+    remarks=f"""{REMARK} Predictions are judged by squared differences; with their decoders they take three times as
+        long for the same images. The paper trains on NYU Depth-V2 and evaluates on STL-10; here both are `scenes`,
+        whose labels are kinds of solids. Depth and normals almost show these, which may be why prediction does well
+        (a guess made afterwards, not tested).""",
     paper_setup=RGBD_SETUP,
     variables=("pair", "method"),
     label=lambda row: f"{WORDS[row['method']]}, {row['pair']}",

@@ -55,10 +55,15 @@ class Curves(Recipe):
         """The number of the last snapshot."""
         return max((len({row["step"] for row in rows} - {"0"}) for rows in self.setups(found).values()), default=0)
 
+    def pairs(self, found: Found) -> list[Comparison]:
+        """The comparisons of curves that it has at this scale."""
+        here = self.labelled(found.setting).keys()
+        return [each for each in self.comparisons if {each.first, each.second} <= here]
+
     def asked(self, found: Found) -> Sequence[Comparison]:
         here, last = self.labelled(found.setting), max(1, self.last(found))
         growing = (Comparison(f"{name}, snapshot {last}", f"{name}, snapshot 1") for name in self.grows if name in here)
-        return [*growing, *super().asked(found)]
+        return [*growing, *self.pairs(found)]
 
     def tables(self, found: Found) -> list[Table]:
         """Each curve in a line, and each pair at each snapshot, as these are too many to read below each other."""
@@ -71,7 +76,7 @@ class Curves(Recipe):
                 for step in (steps[len(steps) // 2], steps[-1])
             ]
             ends.append((mine[0]["method"], mine[0]["imbalance"], *shown, seeds_of(mine)))
-        for pair in super().asked(found):
+        for pair in self.pairs(found):
             snapshots = (f", snapshot {number}" for number in numbers)
             cells = [marked(Comparison(pair.first + at, pair.second + at).found(values)) for at in snapshots]
             rows += [(f"{pair.first} − {pair.second}", *cells)] if any(cells) else []

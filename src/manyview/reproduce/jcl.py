@@ -24,11 +24,10 @@ from manyview.reproduce.verdict import Comparison, Table, Values, claims, over_s
 __all__ = ["RECIPES"]
 
 SETUP = "ImageNet-100, ResNet-18, 100 epochs"
-REMARK = (
-    "Every run takes 500 steps of 256 images unless another length is named, with `tiny`, a queue of 4,096, key "
-    "encoder momentum 0.99, λ growing linearly from 0, and Adam (β = 0.5, 0.999) with lr 0.001. These were chosen for "
-    "MoCo v2 on held-out training images (`jcl-search`): with SGD it stays close to random weights in so few steps."
-)
+REMARK = """Every run takes 500 steps of 256 images unless another length is named, with `tiny`, a queue of 4,096,
+    key encoder momentum 0.99, λ growing linearly from 0, and Adam (β = 0.5, 0.999) with lr 0.001. These were chosen
+    for MoCo v2 on held-out training images (`jcl-search`): with SGD it stays close to random weights in so few
+    steps."""
 STEPS, BATCH = 500, 256
 LAPTOP: Flags = {
     "preset": "small", "min_crop": 0.2, "batch_size": BATCH, "momentum": 0.99, "optimizer": "adam", "lr": 0.001,
@@ -66,12 +65,9 @@ def one_value(column: str, symbol: str, *, laptop: Sequence[float], paper_too: S
     """One hyper-parameter over these values; `paper_too` are further ones at the paper's scale."""
 
     def runs(setting: Setting) -> list[Pretraining]:
-        return [
-            jcl_run(setting, {"keys": 1}, "moco-v2")
-            if (column, value) == ("keys", 1)
-            else jcl_run(setting, {column: value}, **dict[str, Any]({column: value}))
-            for value in setting.pick(laptop, sorted((*laptop, *paper_too)))
-        ]
+        own: list[Flags] = [{column: value} for value in setting.pick(laptop, sorted((*laptop, *paper_too)))]
+        run = partial(jcl_run, setting)
+        return [run(each, "moco-v2") if each == {"keys": 1} else run(each, **each) for each in own]
 
     return JclSweep(variables=(column,), label=f"{symbol} = {{{column}}}".format_map, runs=runs, **more)
 
@@ -86,10 +82,8 @@ FIG2A = one_value(
     title="Accuracy against M′, the keys from which mean and covariance are estimated",
     claim="More keys estimate the statistics better; M′ from 5 to 11 does reasonably well.",
     expectation="M′ = 5 ahead of M′ = 1, little more to gain from 11.",
-    remarks=(
-        f"{REMARK} λ = 4, τ = 0.2 (Table 3). M′ = 1 is a run of MoCo v2: one key is its own mean and has no variance. "
-        f"{NOT_PRINTED}"
-    ),
+    remarks=f"""{REMARK} λ = 4, τ = 0.2 (Table 3). M′ = 1 is a run of MoCo v2: one key is its own mean and has no
+        variance. {NOT_PRINTED}""",
     x=("keys", "keys per sample, M′"),
     comparisons=claims("M′ = 5 > M′ = 1", "M′ = 5 > M′ = 2", "M′ = 11 ≈ M′ = 5"),
 )
@@ -139,13 +133,11 @@ FIG3 = Distributions(
     title="Similarity and variance of the features of 32 views of an image, JCL beside MoCo v2",
     claim="JCL gives far more images views of similar features than MoCo v2, and features that vary much less.",
     expectation="The same, as the loss of JCL penalises the variance of the positive similarities.",
-    remarks=(
-        f"{REMARK} M′ = 9, λ = 4, τ = 0.2 (App. E). Features before the head, of unit length; 32 views each of 2,048 "
-        "test images on a laptop, of 32,768 training images at the paper's scale (the paper does not say of which). "
-        "For unit features the variance is 1 minus the similarity, divided by their number: (b) mirrors (a). D is the "
-        "Kolmogorov-Smirnov statistic, P the share of pairs of images in which JCL's value is larger; both are "
-        "computed over images, within a seed, from their bins. Thin lines are seeds, areas all seeds together."
-    ),
+    remarks=f"""{REMARK} M′ = 9, λ = 4, τ = 0.2 (App. E). Features before the head, of unit length; 32 views each of
+        2,048 test images on a laptop, of 32,768 training images at the paper's scale (the paper does not say of
+        which). For unit features the variance is 1 minus the similarity, divided by their number: (b) mirrors (a). D
+        is the Kolmogorov-Smirnov statistic, P the share of pairs of images in which JCL's value is larger; both are
+        computed over images, within a seed, from their bins. Thin lines are seeds, areas all seeds together.""",
     paper_setup=f"{SETUP}; 32,768 images",
     runs=spread_runs,
     methods={"jcl": "JCL", "moco-v2": "MoCo v2"},
@@ -187,13 +179,11 @@ LENGTHS = Sweep(
     title="JCL against vanilla multi-key contrast and MoCo v2, over growing lengths of training",
     claim="With the same five keys JCL beats vanilla (82.0 against 80.9), and longer runs stay ahead of MoCo v2.",
     expectation="Both methods with five keys ahead of MoCo v2; between JCL and vanilla less than a point.",
-    remarks=(
-        f"{REMARK} Each length is a run of its own with its own cosine schedule: on a laptop a quarter, half and all "
-        "of the steps. A step with five keys costs twice one of MoCo v2 on the same images, so costs are not equal. A "
-        "first seed with SGD and lr 0.06 was stopped after its runs of a quarter and half of the steps: all were "
-        "within a point of each other and far below those with Adam. The response has vanilla at one length only, 200 "
-        "epochs by its numbers."
-    ),
+    remarks=f"""{REMARK} Each length is a run of its own with its own cosine schedule: on a laptop a quarter, half
+        and all of the steps. A step with five keys costs twice one of MoCo v2 on the same images, so costs are not
+        equal. A first seed with SGD and lr 0.06 was stopped after its runs of a quarter and half of the steps: all
+        were within a point of each other and far below those with Adam. The response has vanilla at one length only,
+        200 epochs by its numbers.""",
     paper_setup="ImageNet-100, ResNet-50, 200 to 500 epochs; batch, lr and probe of App. D, as the response has none",
     variables=("method", "length"),
     x=("steps", "optimizer steps"),
@@ -224,18 +214,12 @@ ENQUEUE = JclSweep(
     name="jcl-enqueue",
     where="JCL, Algorithm 1",
     title="Mean keys in JCL's queue, or one key of each sample, with and without the covariance",
-    claim=(
-        "Algorithm 1 enqueues the mean of a sample's keys. The paper does not try another way; here that is read as a "
-        "claim that the mean is better than one key. JCL beats vanilla (response, R2.2)."
-    ),
-    expectation=(
-        "Mean keys are shorter than 1, and so weaker negatives: with one key in the queue JCL comes up to vanilla, "
-        "which enqueues one, whatever λ is."
-    ),
-    remarks=(
-        f"{REMARK} M′ = 5, τ = 0.2. This recipe was added after `jcl-epochs` had shown vanilla ahead of JCL, and one "
-        "seed of `jcl-fig2b` that λ = 0 does not close the gap."
-    ),
+    claim="""Algorithm 1 enqueues the mean of a sample's keys. The paper does not try another way; here that is read
+        as a claim that the mean is better than one key. JCL beats vanilla (response, R2.2).""",
+    expectation="""Mean keys are shorter than 1, and so weaker negatives: with one key in the queue JCL comes up to
+        vanilla, which enqueues one, whatever λ is.""",
+    remarks=f"""{REMARK} M′ = 5, τ = 0.2. This recipe was added after `jcl-epochs` had shown vanilla ahead of JCL,
+        and one seed of `jcl-fig2b` that λ = 0 does not close the gap.""",
     variables=("enqueued", "lam"),
     label=lambda row: f"{ENQUEUED[row['enqueued']]}{f', λ = {lam}' if (lam := row['lam']) else ''}",
     runs=enqueue_runs,
@@ -303,20 +287,17 @@ SEARCH = Search(
     title="JCL, vanilla multi-key contrast and MoCo v2, each at its best of the same search",
     claim="With the same five keys JCL beats vanilla (82.0 against 80.9), and both beat MoCo v2 (80.0).",
     expectation="Both methods with several keys ahead of MoCo v2; between JCL and vanilla less than a point.",
-    remarks=(
-        f"First MoCo v2 alone was tried with {len(OPTIMIZERS)} choices of optimizer, learning rate and a few others; "
-        "from these comes the set-up of all recipes of JCL (crops from 0.4 did better still and were left to the "
-        f"search, as the paper's are from 0.2). Then every method has {TRIALS} trials of half the steps: one with the "
-        "values of the other recipes, the others drawn at random from the same choices, with the same draws for all "
-        "(JCL and vanilla: also 3, 5 or 8 keys; JCL: also λ, its schedule and what is enqueued). Trials have a seed "
-        "of their own and are judged by linear accuracy on held-out training images. The best of each method then "
-        "runs at full length on other seeds. A step with five keys costs twice one of MoCo v2."
-    ),
+    remarks=f"""First MoCo v2 alone was tried with {len(OPTIMIZERS)} choices of optimizer, learning rate and a few
+        others; from these comes the set-up of all recipes of JCL (crops from 0.4 did better still and were left to
+        the search, as the paper's are from 0.2). Then every method has {TRIALS} trials of half the steps: one with
+        the values of the other recipes, the others drawn at random from the same choices, with the same draws for
+        all (JCL and vanilla: also 3, 5 or 8 keys; JCL: also λ, its schedule and what is enqueued). Trials have a
+        seed of their own and are judged by linear accuracy on held-out training images. The best of each method then
+        runs at full length on other seeds. A step with five keys costs twice one of MoCo v2.""",
     paper_setup="ImageNet-100, ResNet-50, 200 epochs, without a search",
     variables=("method", "settings"),
     trial_columns={"trials": ("method", "trial", "settings")},
     label=lambda row: METHODS[row["method"]],
-    method=lambda row: METHODS[row["method"]],
     details={"settings": lambda row: row.get("settings", "").replace("momentum", "key momentum")},
     trial_seed=TRIAL_SEED,
     share=0.5,
@@ -350,17 +331,13 @@ MEMORY = Costs(
     where="JCL, App. B and author response R2.1",
     title="Memory of a step against M, for vanilla multi-key contrast and JCL",
     claim="Vanilla carries a batch that is M times larger; that of JCL stays the same, so it needs less memory.",
-    expectation=(
-        "All branches: memory grows with every key by what the backward pass keeps. JCL, and vanilla without a "
-        "gradient to the keys: nearly flat, and alike."
-    ),
-    remarks=(
-        "Peak resident memory of a process beyond its size before the first step (on a GPU: peak allocated), in a new "
-        "process for each point: batches of 256 images of 32 px with `tiny` and a queue of 4,096 on a laptop; "
-        "ResNet-50, 224 px, 128 images and a queue of 65,536 at the paper's scale. The paper gives no numbers; less "
-        "is judged as less than half, for one more key, of what it costs with all branches. All keys are encoded in "
-        "one pass; `--key-passes` takes several and less memory."
-    ),
+    expectation="""All branches: memory grows with every key by what the backward pass keeps. JCL, and vanilla
+        without a gradient to the keys: nearly flat, and alike.""",
+    remarks="""Peak resident memory of a process beyond its size before the first step (on a GPU: peak allocated), in
+        a new process for each point: batches of 256 images of 32 px with `tiny` and a queue of 4,096 on a laptop;
+        ResNet-50, 224 px, 128 images and a queue of 65,536 at the paper's scale. The paper gives no numbers; less is
+        judged as less than half, for one more key, of what it costs with all branches. All keys are encoded in one
+        pass; `--key-passes` takes several and less memory.""",
     paper_setup="ResNet-50, 224 px, batches of 128, on a GPU",
     judged="step_bytes",
     scale=2.0**20,

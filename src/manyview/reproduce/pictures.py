@@ -197,8 +197,8 @@ class Neighbourhood(OneQuery):
         rows = []
         for (method, step), points in self.groups(found).items():
             near, far = (distances(points, role) for role in ("positive", "negative"))
-            rows.append((method, str(step), f"{statistics.mean(near):.3f}", f"{statistics.mean(far):.3f}",
-                         f"{statistics.stdev(far):.3f}"))  # fmt: skip
+            numbers = (statistics.mean(near), statistics.mean(far), statistics.stdev(far))
+            rows.append((method, str(step), *(f"{each:.3f}" for each in numbers)))
         header = ("", "step", "positives, mean", "negatives, mean", "negatives, standard deviation")
         return [Table("Squared distances from the query (first seed)", header, tuple(rows))]
 

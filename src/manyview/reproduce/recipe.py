@@ -1,6 +1,7 @@
 """What a recipe is: a declaration of the runs that a table or figure needs, what the paper says of it, and how it is
 judged and drawn."""
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -57,6 +58,10 @@ class Recipe(ABC):
     caption: str = "Paired differences over seeds, in {unit}"  # of what is found of these
     unit: str = "points of linear accuracy"
     takes_images: ClassVar[bool] = True  # false where steps are measured on random images: then `--data` plays no part
+
+    def __post_init__(self) -> None:
+        for name in ("claim", "expectation", "remarks"):  # which are wrapped where they are declared
+            object.__setattr__(self, name, re.sub(r"\n *", " ", getattr(self, name)))
 
     def set_up(self, setting: Setting) -> str:
         """The remarks, which are about a laptop's runs; at the paper's scale behind what that runs."""

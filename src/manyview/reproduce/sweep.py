@@ -113,7 +113,6 @@ class Search(Sweep):
     share: float  # of a run's steps in a trial
     trial_seed: int
     told: Callable[[Flags], Mapping[str, object]] = dict  # a choice as columns
-    method: Name  # of a row, as the tables have it
     runs: Callable[[Setting], Sequence[Pretraining]]
     trial_columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Variables of the files of trials, where they are not those of the recipe."""
@@ -133,37 +132,37 @@ class Search(Sweep):
             return super().jobs(setting, store)
         final, jobs = self.runs(setting), list[Job]()
         first = {each.keys()["method"]: each for each in reversed(final)}
-        chosen: dict[str, Flags | None] = {}
+        best: dict[str, Flags | None] = {}
         for table, tried in self.tried.items():
             trials: dict[str, list[Training]] = {}
             for method, choices in tried.items():
-                usable = [self.usable(choice, setting) for choice in choices]
-                mine = [self.trial(first[method], table, *each).job(self.trial_seed) for each in enumerate(usable)]
-                best = best_of(mine, store)
-                trials[method], chosen[method] = mine, None if best is None else usable[best]
+                setups = [self.trial(first[method], table, number) for number in range(len(choices))]
+                mine = [self.chosen(each, choice, setting) for each, choice in zip(setups, choices, strict=True)]
+                trials[method] = [each.job(self.trial_seed) for each in mine]
+                best[method] = best_of(choices, trials[method], store)
             jobs += [trial for same in zip(*trials.values(), strict=True) for trial in same]
-        ready = [self.ready(each, chosen[each.keys()["method"]]) for each in final]
+        ready = []
+        for each in final:
+            method = each.keys()["method"]
+            waiting = replace(each, waits_for=f"the trials of {self.label(first[method].keys())}")
+            ready.append(waiting if (choice := best[method]) is None else self.chosen(each, choice, setting))
         return [*jobs, *(each.job(seed) for seed in setting.seeds for each in ready)]
 
-    def usable(self, choice: Flags, setting: Setting) -> Flags:
-        """The images of --quick may be too few for a queue."""
-        return {name: value for name, value in choice.items() if not (setting.quick and name == "queue_size")}
-
-    def trial(self, final: Pretraining, table: str, number: int, choice: Flags) -> Pretraining:
+    def trial(self, final: Pretraining, table: str, number: int) -> Pretraining:
         numbered = {"trial": number} if "trial" in self.columns(table) else {}
         columns, lasts = {**final.columns, **numbered}, final.lasts.part(self.share)
-        return self.ready(replace(final, columns=columns, lasts=lasts, looks=(HeldOut(),), table=table), choice)
+        return replace(final, columns=columns, lasts=lasts, looks=(HeldOut(),), table=table)
 
-    def ready(self, final: Pretraining, choice: Flags | None) -> Pretraining:
-        if choice is None:
-            return replace(final, waits_for=f"the trials of {self.method(final.keys())}")
-        return replace(final, columns={**final.columns, **self.told(choice)}, flags={**final.flags, **choice})
+    def chosen(self, setup: Pretraining, choice: Flags, setting: Setting) -> Pretraining:
+        """The images of --quick may be too few for a queue."""
+        own = {name: value for name, value in choice.items() if not (setting.quick and name == "queue_size")}
+        return replace(setup, columns={**setup.columns, **self.told(own)}, flags=setup.flags | own)
 
     def tables(self, found: Found) -> list[Table]:
         header, tables = ("", *self.details, "linear, %", "kNN, %"), []
         for table in self.trial_tables(found):
-            rows = [row for rows in grouped(found[table], self.method).values() for row in rows]
-            names = (self.method, *self.details.values())
+            rows = [row for rows in grouped(found[table], self.label).values() for row in rows]
+            names = (self.label, *self.details.values())
             shown = tuple((*(name(row) for name in names), row["linear"], row["knn"]) for row in rows)
             words = f"{table.capitalize()}: accuracy on held-out training images, seed {self.trial_seed}"
             tables.append(Table(words, header, shown))
@@ -177,7 +176,7 @@ class Search(Sweep):
         tried = self.trial_tables(found)[-1:]
         made, panels = figure(max(1, len(tried) + bool(found[""])))
         for table in tried:
-            methods = grouped(found[table], self.method).items()
+            methods = grouped(found[table], self.label).items()
             trials = {method: [float(row["linear"]) for row in rows] for method, rows in methods}
             bars(panels[0], {"linear": trials}, y=self.y, mark=max)  # a mean of unlike trials says nothing
             panels[0].set_title("held-out training images, trials (marked: the best)", fontsize=9)
@@ -195,8 +194,8 @@ class Search(Sweep):
         return f"trials of seed {self.trial_seed}, {f'then {final}' if found[''] else 'minimum to maximum'}"
 
 
-def best_of(trials: Sequence[Job], store: Store) -> int | None:
+def best_of(choices: Sequence[Flags], trials: Sequence[Job], store: Store) -> Flags | None:
     """The one with the best linear accuracy, the first of equals, once all have been tried."""
     found = [store.rows_of(trial) for trial in trials]
     scores = [float(rows[0]["linear"]) for rows in found if rows]
-    return scores.index(max(scores)) if len(scores) == len(trials) else None
+    return choices[scores.index(max(scores))] if len(scores) == len(trials) else None
