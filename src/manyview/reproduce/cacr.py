@@ -494,11 +494,12 @@ TABLE2 = Search(
         views of Algorithm 1; the objectives' own hyper-parameters are the paper's for CIFAR-10 (CMC's τ: for
         ImageNet, C.2) and were not tuned here. First every method has the same three learning rates, 400 steps each
         with seed 0, judged by linear accuracy on held-out training images; then the best of each runs 600 steps on
-        other seeds. `exponential` keeps 12,408 of the 50,000 unlabelled images of CIFAR-10, 50 to 5,000 of a class; classifiers are fitted on all
-        50,000 and tested on 10,000, so one run has a 95 % interval of ±1 point from the test images alone. The
-        paper's numbers are those of an AlexNet after 200 epochs, a hundred times as many images as here for K = 1:
-        only the order may be compared. With five views CACR has 63 negatives in a batch, as it takes them from one
-        view only. {CMC_REMARK} The laptop's recipe leaves out AU-CL, CIFAR-100 and the linear imbalance.""",
+        other seeds. `exponential` keeps 12,408 of the 50,000 unlabelled images of CIFAR-10, 50 to 5,000 of a class;
+        classifiers are fitted on all 50,000 and tested on 10,000, so one run has a 95 % interval of ±1 point from
+        the test images alone. The paper's numbers are those of an AlexNet after 200 epochs, a hundred times as many
+        images as here for K = 1: only the order may be compared. With five views CACR has 63 negatives in a batch,
+        as it takes them from one view only. {CMC_REMARK} The laptop's recipe leaves out AU-CL, CIFAR-100 and the
+        linear imbalance.""",
     paper_setup=f"{SETUP}, three imbalances",
     classes=10,
     variables=("method", "imbalance", "lr", "views_per_step"),
