@@ -84,7 +84,7 @@ def test_more_positives_are_slow_or_not_by_the_interval_of_repetitions() -> None
         return Found({"": rows}, Setting("laptop", "", tuple(range(len(ratios)))))
 
     def shown(*ratios: float) -> tuple[str, ...]:
-        return recipe.compared(measured(*ratios))[0].found, recipe.verdict(measured(*ratios)).partition(".")[0]
+        return str(recipe.compared(measured(*ratios))[0].found), recipe.verdict(measured(*ratios)).partition(".")[0]
 
     agrees, undecided = (
         "1 of 1 comparisons agrees with the paper",

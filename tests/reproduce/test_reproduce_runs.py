@@ -25,6 +25,7 @@ from manyview.reproduce.recipe import Recipe
 from manyview.reproduce.resolved import Resolved
 from manyview.reproduce.runner import Clock, carry_out, done_of
 from manyview.reproduce.setting import Setting
+from manyview.reproduce.setups import SetUp
 from manyview.reproduce.sweep import Sweep
 from manyview.reproduce.verdict import Comparison
 
@@ -149,13 +150,19 @@ class Brittle(Job):
         return [{**self.keys, "knn": "40", "linear": "50", "seconds": "1"}]
 
 
+@dataclass(frozen=True, kw_only=True)
+class BrittleRun(SetUp):
+    error: Exception | None
+
+    def job(self, seed: int) -> Job:
+        return Brittle(self.keys(seed=seed, steps=4), error=self.error)
+
+
 def breaking(errors: Mapping[int, Exception], name: str = "breaking", kind: type[Sweep] = Sweep) -> Sweep:
     """Three runs; maybe a user's mistake and a fault of ours in the first two."""
 
-    def runs(_: Setting, seed: int) -> list[Job]:
-        return [
-            Brittle({"keys": str(keys), "seed": str(seed), "steps": "4"}, error=errors.get(keys)) for keys in (1, 2, 3)
-        ]
+    def runs(_: Setting) -> list[SetUp]:
+        return [BrittleRun(columns={"keys": keys}, error=errors.get(keys)) for keys in (1, 2, 3)]
 
     return kind(
         name=name,

@@ -4,14 +4,28 @@ import math
 
 import pytest
 
-from manyview.reproduce.verdict import Comparison, compare, compared_table, count, over_seeds, paired, spread
+from manyview.reproduce.verdict import (
+    ABOVE,
+    LEVEL,
+    Comparison,
+    Interval,
+    compare,
+    compared_table,
+    count,
+    over_seeds,
+    spread,
+)
 
 BETTER = {0: 50.0, 1: 52.0, 2: 51.0}
 WORSE = {0: 48.0, 1: 49.5, 2: 49.5, 7: 90.0}
 
 
+def difference(first: dict[int, float], second: dict[int, float]) -> Interval | None:
+    return Comparison("first", "second").found({"first": first, "second": second})
+
+
 def test_the_interval_is_students_over_the_seeds_that_both_have() -> None:
-    found = paired(BETTER, WORSE)
+    found = difference(BETTER, WORSE)
     assert found is not None
     differ = [2.0, 2.5, 1.5]
     half = 4.302652729911275 * 0.5 / math.sqrt(3)  # t(0.975, 2) from a table
@@ -21,11 +35,11 @@ def test_the_interval_is_students_over_the_seeds_that_both_have() -> None:
 
 
 def test_two_seeds_give_no_interval_and_decide_nothing() -> None:
-    found = paired({0: 1.0, 1: 1.0}, {0: 0.0, 1: 0.0})
+    found = difference({0: 1.0, 1: 1.0}, {0: 0.0, 1: 0.0})
     assert found is not None
-    assert found.supports("above") is None
+    assert found.within(*ABOVE) is None
     assert "no interval" in str(found)
-    assert paired({0: 1.0}, {1: 1.0}) is None
+    assert difference({0: 1.0}, {1: 1.0}) is None
 
 
 @pytest.mark.parametrize(
@@ -42,11 +56,11 @@ def test_two_seeds_give_no_interval_and_decide_nothing() -> None:
             "1 of 5 comparisons agrees with the paper, 4 contradict it.",
         ),
         (
-            [Comparison("b", "w"), Comparison("b", "w", "level")],
+            [Comparison("b", "w"), Comparison("b", "w", LEVEL)],
             "1 of 2 comparisons agrees with the paper, 1 is undecided.",
         ),
         (
-            [Comparison("b", "w"), Comparison("b", "b", "level"), Comparison("near", "w")],
+            [Comparison("b", "w"), Comparison("b", "b", LEVEL), Comparison("near", "w")],
             "2 of 3 comparisons agree with the paper, 1 is undecided.",
         ),
         (

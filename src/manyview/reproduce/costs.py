@@ -1,40 +1,56 @@
 """Recipes that measure steps: time or memory of each kind over one number."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import ClassVar
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from matplotlib.figure import Figure
 
+from manyview.cost.fit import fit
 from manyview.errors import UserError
 from manyview.reproduce.job import Store, Weighing, machine
-from manyview.reproduce.plots import bars, curves, figure
-from manyview.reproduce.recipe import Found, Recipe
+from manyview.reproduce.plots import figure
+from manyview.reproduce.recipe import Found, Name
 from manyview.reproduce.setting import Setting
-from manyview.reproduce.verdict import Compared, Table, spread
+from manyview.reproduce.setups import SetUp
+from manyview.reproduce.sweep import Sweep
+from manyview.reproduce.verdict import Table, Values, spread
 
-__all__ = ["Costs", "Steps", "ratios", "weighing"]
+__all__ = ["ONE_MORE", "Costs", "Step", "step"]
 
-Steps = Mapping[tuple[str, str], Mapping[int, float]]
-"""In the shown unit, by kind of step and number of positives, and by repetition."""
+ONE_MORE = "one more: "  # how the name of what one more positive costs begins, before the kind of step
 
 
 @dataclass(frozen=True, kw_only=True)
-class Costs(Recipe):
+class Step(SetUp):
+    kind: str
+    size: Mapping[str, int | str]
+
+    def job(self, seed: int) -> Weighing:
+        return Weighing(self.keys(seed=seed), kind=self.kind, size=self.size)
+
+
+def step(name: str, kind: str, *, paper: float | None = None, **size: Any) -> Step:
+    columns = {"method": name, "positives": size["keys"], "batch": size["batch"]}
+    return Step(columns=columns, kind=kind, size=size, paper=paper)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Costs(Sweep):
     """Each seed is one more repetition, in processes of their own."""
 
     takes_images: ClassVar[bool] = False
-    measured: tuple[str, str, float] = ("milliseconds", "time of a step, ms", 1.0)
-    """Column, its name with the unit that it is shown in, and that unit in the column's own."""
-    x: str = "positives per query, K"
-    paper: Mapping[tuple[str, str], float] = field(default_factory=dict)  # by kind of step and number of positives
-    judged: Callable[[Steps], list[Compared]]
-    noted: Callable[[Steps], str] = lambda _: ""
-    bar: str = ""  # how a row is named where each has a marker of its own instead of a place on a line
-    judged_by: str  # caption of the comparisons
+    variables: tuple[str, ...] = ("method", "positives", "batch")
+    measured: tuple[str, ...] = ("device", "threads", "milliseconds", "step_bytes")
+    judged: str = "milliseconds"
+    y: str = "time of a step, ms"
+    x: tuple[str, str] | None = ("positives", "positives per query, K")
+    label: Name = "{method}, {positives}".format_map
+    series: Name = "{method}".format_map
+    caption: str = "Ratio over repetitions"
 
     def columns(self, table: str = "") -> tuple[str, ...]:
-        return ("method", "positives", "batch", "seed", "device", "threads", "milliseconds", "step_bytes", "seconds")
+        return (*self.variables, "seed", *self.measured, "seconds")
 
     def check(self, setting: Setting, store: Store) -> None:
         here = machine(setting)
@@ -46,62 +62,39 @@ class Costs(Recipe):
                     "--threads"
                 )
 
-    def values(self, found: Found) -> dict[tuple[str, str], dict[int, float]]:
-        column, _, unit = self.measured
-        grouped: dict[tuple[str, str], dict[int, float]] = {}
-        for row in found[""]:
-            mine = grouped.setdefault((row["method"], row["positives"]), {})
-            mine[int(row["seed"])] = float(row[column]) / unit
-        return grouped
+    def values(self, found: Found) -> Values:
+        """Beside those of each number of positives, what one more costs by a fitted line."""
+        values = super().values(found)
+        points: dict[tuple[str, int], list[tuple[float, float]]] = {}
+        for label, rows in self.setups(found).items():
+            for seed, value in values[label].items():
+                points.setdefault((rows[0]["method"], seed), []).append((float(rows[0]["positives"]), value))
+        slopes: dict[str, dict[int, float]] = {}
+        for (method, seed), line in points.items():
+            if len(line) > 1:
+                slopes.setdefault(f"{ONE_MORE}{method}", {})[seed] = fit(line)[0]
+        return {**values, **slopes}
+
+    def tables(self, found: Found) -> list[Table]:
+        values, paper, rows = self.values(found), self.published(found.setting), []
+        for label, [first, *_] in self.setups(found).items():
+            mine = list(values[label].values())
+            theirs = [f"{paper[label]:g}" if label in paper else "–"] if paper else []
+            rows.append((*(first[name] for name in self.variables), spread(mine), str(len(mine)), *theirs))
+        last = ["the paper's, ms (GPU)"] * bool(paper)
+        header = ("", *self.variables[1:], self.y, "repetitions", *last)
+        return [Table("A step: mean ± standard deviation over repetitions", header, tuple(rows))]
+
+    def draw(self, found: Found) -> Figure:
+        made, [axes] = figure()
+        self.draw_values(axes, found)
+        for each in made.axes:  # also that of the paper's points
+            each.set_ylim(bottom=0)
+        return made
 
     def shown_seeds(self, found: Found) -> str:
         repetitions = len(found.setting.seeds)
         return f"{repetitions} repetition{'s, minimum to maximum' if repetitions > 1 else ''}"
 
-    def caption(self) -> str:
-        return self.judged_by
-
-    def compared(self, found: Found) -> list[Compared]:
-        return self.judged(self.values(found))
-
-    def notes(self, found: Found) -> str:
-        return self.noted(self.values(found))
-
-    def tables(self, found: Found) -> list[Table]:
-        batches, rows = {(row["method"], row["positives"]): row["batch"] for row in found[""]}, []
-        for key, values in self.values(found).items():
-            theirs = [f"{self.paper[key]:g}" if key in self.paper else "–"] if self.paper else []
-            rows.append((*key, batches[key], spread(list(values.values())), str(len(values)), *theirs))
-        last = ["the paper's, ms (GPU)"] * bool(self.paper)
-        header = ("", "positives", "batch", self.measured[1], "repetitions", *last)
-        return [Table("A step: mean ± standard deviation over repetitions", header, tuple(rows))]
-
-    def draw(self, found: Found) -> Figure:
-        made, [axes] = figure()
-        lines: dict[str, dict[float, list[float]]] = {}
-        theirs: dict[str, dict[float, float]] = {}
-        named: dict[str, list[float]] = {}
-        known: dict[str, float] = {}
-        values = self.values(found)
-        for row in found[""]:
-            key = row["method"], row["positives"]
-            named[self.bar.format_map(row)] = lines.setdefault(key[0], {})[float(key[1])] = list(values[key].values())
-            if key in self.paper:
-                known[self.bar.format_map(row)] = theirs.setdefault(key[0], {})[float(key[1])] = self.paper[key]
-        if self.bar:
-            bars(axes, {"ours": named}, y=self.measured[1], paper={"ours": known})
-        else:
-            curves(axes, lines, x=self.x, y=self.measured[1], paper=theirs)
-        for each in made.axes:  # also that of the paper's points
-            each.set_ylim(bottom=0)
-        return made
-
-
-def weighing(name: str, kind: str, seed: int, **size: int | str) -> Weighing:
-    keys = {"method": name, "positives": str(size["keys"]), "batch": str(size["batch"]), "seed": str(seed)}
-    return Weighing(keys, kind=kind, size=size)
-
-
-def ratios(first: Mapping[int, float], second: Mapping[int, float]) -> list[float]:
-    """Of two kinds of step, in each repetition that has both."""
-    return [first[seed] / second[seed] for seed in sorted(first.keys() & second.keys())]
+    def rivals(self, *_: object) -> None:
+        """A step leaves no encoder."""

@@ -41,12 +41,11 @@ from manyview.run.snapshots import encoders_of, last_encoder, steps_of
 from manyview.views import Augment, policy
 
 __all__ = [
-    "CONTRAST_AT_END", "ORIGINAL", "SHOWN", "TILES", "Accuracy", "AccuracyCurve", "BesideRandom", "EntropyCurve",
+    "ORIGINAL", "SHOWN", "TILES", "Accuracy", "AccuracyCurve", "BesideRandom", "EntropyCurve",
     "HeldOut", "Map", "Spread", "Weights", "samples", "tested_images", "two_sample",
 ]  # fmt: skip
 
 T_NEG = 2.0  # of the entropy, for all methods
-CONTRAST_AT_END = ("--contrast-every", "10000")  # epochs; the last step is always measured, enough for the diagnosis
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """Recipes whose figure the eye judges: histograms over images, the weights of a query, and a map around it."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from operator import itemgetter
 
 import numpy as np
@@ -16,7 +17,7 @@ from manyview.reproduce.job import Job, Row
 from manyview.reproduce.looks import ORIGINAL, SHOWN, TILES, samples, two_sample
 from manyview.reproduce.plots import PALETTE, figure, histograms, legend
 from manyview.reproduce.recipe import Found, Recipe, grouped, of_one_seed
-from manyview.reproduce.verdict import Compared, Table, judged, paired
+from manyview.reproduce.verdict import Table, Values
 
 __all__ = ["Distributions", "Neighbourhood", "QueryWeights"]
 
@@ -32,33 +33,35 @@ RANGE = 10
 class Distributions(Recipe):
     """Histograms over images of two methods; the first has the larger similarities, by the paper."""
 
-    methods: tuple[tuple[str, str], tuple[str, str]]  # names of the methods in rows and in tables
+    measured: tuple[str, ...] = ("quantity", "low", "step", "count")
+    methods: Mapping[str, str]  # names in tables, by those in rows
+    caption: str = "Paired difference over seeds, in hundredths of cosine similarity"
 
-    def columns(self, table: str = "") -> tuple[str, ...]:
-        return ("method", "seed", "steps", "quantity", "low", "step", "count", "seconds")
+    def by_method(self, found: Found, quantity: str) -> dict[str, dict[int, list[Row]]]:
+        """The rows by the name of the method and by seed."""
+        rows = [row for row in found[""] if row["quantity"] == quantity]
+        methods = grouped(rows, lambda row: row["method"])
+        by_seed = partial(grouped, key=lambda row: int(row["seed"]))
+        return {name: by_seed(methods.get(method, [])) for method, name in self.methods.items()}
+
+    def values(self, found: Found) -> Values:
+        return {
+            f"mean similarity of {name}": {seed: 100 * float(samples(rows).mean()) for seed, rows in seeds.items()}
+            for name, seeds in self.by_method(found, "similarity").items()
+        }
 
     def tables(self, found: Found) -> list[Table]:
         rows = []
         for seed in found.setting.seeds:
             for quantity, (title, _) in QUANTITIES.items():
-                ours, theirs = (samples(self.rows_of(found, name, quantity, seed)) for name, _ in self.methods)
-                if len(ours) and len(theirs):
-                    d, larger = two_sample(ours, theirs)
-                    means = (f"{float(values.mean()):.4g}" for values in (ours, theirs))
+                both = [samples(seeds[seed]) for seeds in self.by_method(found, quantity).values() if seed in seeds]
+                if len(both) == len(self.methods):
+                    means = (f"{float(values.mean()):.4g}" for values in both)
+                    d, larger = two_sample(*both)
                     rows.append((str(seed), title, *means, f"{d:.3f}", f"{larger:.3f}"))
-        first, second = (name for _, name in self.methods)
+        first, second = self.methods.values()
         header = ("seed", "", f"{first}, mean", f"{second}, mean", "D", f"P({first} larger)")
         return [Table(f"{first} beside {second}, over images", header, tuple(rows))]
-
-    def caption(self) -> str:
-        return "Paired difference over seeds, in hundredths of cosine similarity"
-
-    def compared(self, found: Found) -> list[Compared]:
-        means: list[dict[int, float]] = []
-        for name, _ in self.methods:
-            seeds = {seed: samples(self.rows_of(found, name, "similarity", seed)) for seed in found.setting.seeds}
-            means.append({seed: 100 * float(values.mean()) for seed, values in seeds.items() if len(values)})
-        return [judged(" − ".join(f"mean similarity of {name}" for _, name in self.methods), paired(*means))]
 
     def notes(self, found: Found) -> str:
         apart = [float(row[4]) for row in self.tables(found)[0].rows if row[1] == QUANTITIES["similarity"][0]]
@@ -72,13 +75,11 @@ class Distributions(Recipe):
     def draw(self, found: Found) -> Figure:
         made, panels = figure(2)
         for axes, (quantity, (title, words)) in zip(panels, QUANTITIES.items(), strict=True):
-            counts, outlines, step = {}, {}, 0.0
-            for method, name in self.methods:
-                rows = self.rows_of(found, method, quantity)
-                step = float(rows[0]["step"]) if rows else step
-                counts[name] = merged(rows)
-                seeds = [self.rows_of(found, method, quantity, seed) for seed in found.setting.seeds]
-                outlines[name] = [merged(each) for each in seeds if each]
+            methods = self.by_method(found, quantity)
+            every = {name: [row for rows in seeds.values() for row in rows] for name, seeds in methods.items()}
+            step = max((float(row["step"]) for rows in every.values() for row in rows), default=0.0)
+            counts = {name: merged(rows) for name, rows in every.items()}
+            outlines = {name: [merged(rows) for rows in seeds.values()] for name, seeds in methods.items()}
             histograms(axes, counts, step=step, x=words, title=title, outlines=outlines)
         return made
 
@@ -86,11 +87,7 @@ class Distributions(Recipe):
         return "seeds " + ", ".join(map(str, found.setting.seeds))
 
     def rivals(self, found: Found, done: Sequence[Job]) -> tuple[Job, Job] | None:
-        return of_one_seed(done, self.methods[0][0], self.methods[1][0], "{method}".format_map)
-
-    def rows_of(self, found: Found, method: str, quantity: str, seed: int | None = None) -> list[Row]:
-        asked = {"method": method, "quantity": quantity} | ({} if seed is None else {"seed": str(seed)})
-        return [row for row in found[""] if row.items() >= asked.items()]
+        return of_one_seed(done, tuple(self.methods))
 
 
 def merged(rows: list[Row]) -> list[tuple[float, float]]:
@@ -108,8 +105,8 @@ class OneQuery(Recipe):
     def rows(self, found: Found) -> list[Row]:
         return [row for row in found[""] if row["seed"] == found[""][0]["seed"]]
 
-    def compared(self, found: Found) -> list[Compared]:
-        return []
+    def values(self, found: Found) -> Values:
+        return {}
 
     def verdict(self, found: Found) -> str:
         return self.notes(found) or "Not run."
@@ -122,8 +119,7 @@ class OneQuery(Recipe):
 class QueryWeights(OneQuery):
     """A query with its positives and negatives and their weights."""
 
-    def columns(self, table: str = "") -> tuple[str, ...]:
-        return ("method", "seed", "steps", "role", "rank", "distance", "weight", "seconds")
+    measured: tuple[str, ...] = ("role", "rank", "distance", "weight")
 
     def weights(self, found: Found) -> list[list[float]]:
         """Of the positives and of the negatives, largest first."""
@@ -189,11 +185,9 @@ def show(axes: Axes, image: NDArray[np.uint8], name: str) -> None:
 class Neighbourhood(OneQuery):
     """t-SNE around a query, one line of panels for each of two methods."""
 
+    measured: tuple[str, ...] = ("step", "epoch", "role", "x", "y", "distance")
     methods: tuple[str, str]
     radius: float
-
-    def columns(self, table: str = "") -> tuple[str, ...]:
-        return ("method", "seed", "steps", "step", "epoch", "role", "x", "y", "distance", "seconds")
 
     def groups(self, found: Found) -> dict[tuple[str, int], list[Row]]:
         """The points, by method and step."""
@@ -203,8 +197,8 @@ class Neighbourhood(OneQuery):
         rows = []
         for (method, step), points in self.groups(found).items():
             near, far = (distances(points, role) for role in ("positive", "negative"))
-            rows.append((method, str(step), f"{statistics.mean(near):.3f}", f"{statistics.mean(far):.3f}",
-                         f"{statistics.stdev(far):.3f}"))  # fmt: skip
+            numbers = (statistics.mean(near), statistics.mean(far), statistics.stdev(far))
+            rows.append((method, str(step), *(f"{each:.3f}" for each in numbers)))
         header = ("", "step", "positives, mean", "negatives, mean", "negatives, standard deviation")
         return [Table("Squared distances from the query (first seed)", header, tuple(rows))]
 
@@ -240,7 +234,7 @@ class Neighbourhood(OneQuery):
         )
 
     def rivals(self, found: Found, done: Sequence[Job]) -> tuple[Job, Job] | None:
-        return of_one_seed(done, self.methods[1], self.methods[0], "{method}".format_map)
+        return of_one_seed(done, self.methods[::-1])
 
 
 def distances(points: list[Row], role: str) -> list[float]:

@@ -1,9 +1,10 @@
 """What a recipe is: a declaration of the runs that a table or figure needs, what the paper says of it, and how it is
 judged and drawn."""
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
@@ -11,15 +12,16 @@ from matplotlib.figure import Figure
 
 from manyview.reproduce.job import Job, Row, Store
 from manyview.reproduce.setting import Setting
-from manyview.reproduce.verdict import Compared, Table, compared_table, count
+from manyview.reproduce.setups import SetUp
+from manyview.reproduce.verdict import Compared, Comparison, Table, Values, compare, compared_table, count
 
-__all__ = ["NOT_PRINTED", "Found", "Name", "Recipe", "Runs", "by_seed", "grouped", "of_one_seed", "seeds_of"]
+__all__ = ["METHOD", "NOT_PRINTED", "Found", "Name", "Recipe", "grouped", "of_one_seed", "seeds_of", "widest"]
 
 K = TypeVar("K")
 NOT_PRINTED = "The paper prints no values of this figure."
-Runs = Callable[[Setting, int], Sequence[Job]]  # the jobs of one seed
 Name = Callable[[Mapping[str, str]], str]
 """What a row, or a job by its keys, is called: mostly a format, as "λ = {lam}".format_map."""
+METHOD: Name = "{method}".format_map
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,8 @@ class Found:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe(ABC):
+    """Its file of results tells rows apart by `variables`. A set-up has one `label`, in tables and comparisons."""
+
     name: str
     where: str  # the paper's table or figure
     title: str
@@ -45,8 +49,19 @@ class Recipe(ABC):
     paper_setup: str  # what `--scale paper` runs, in a few words
     remarks: str = ""  # how it was set up here and what to bear in mind
     classes: int | None = None  # of the set that it is about, where it cannot be another
-    runs: Runs
+    runs: Callable[[Setting], Sequence[SetUp]]
+    variables: tuple[str, ...] = ("method",)
+    measured: tuple[str, ...] = ()
+    label: Name = METHOD
+    comparisons: Sequence[Comparison] = ()
+    """What the paper claims of the set-ups at either scale."""
+    caption: str = "Paired differences over seeds, in {unit}"  # of what is found of these
+    unit: str = "points of linear accuracy"
     takes_images: ClassVar[bool] = True  # false where steps are measured on random images: then `--data` plays no part
+
+    def __post_init__(self) -> None:
+        for name in ("claim", "expectation", "remarks"):  # which are wrapped where they are declared
+            object.__setattr__(self, name, re.sub(r"\n *", " ", getattr(self, name)))
 
     def set_up(self, setting: Setting) -> str:
         """The remarks, which are about a laptop's runs; at the paper's scale behind what that runs."""
@@ -54,28 +69,43 @@ class Recipe(ABC):
             return self.remarks
         return f"As published: {self.paper_setup}. On a laptop: {self.remarks}"
 
-    @abstractmethod
     def columns(self, table: str = "") -> tuple[str, ...]:
         """Of the file of results."""
+        return (*self.variables, "seed", "steps", *self.measured, "seconds")
 
     def check(self, setting: Setting, store: Store) -> None:  # noqa: B027  (most have nothing to refuse)
         """Raises a `UserError` where these results cannot be added to in this setting."""
 
     def jobs(self, setting: Setting, store: Store) -> list[Job]:
         """All of them; those that cannot be started yet say what they wait for."""
-        return [job for seed in setting.seeds for job in self.runs(setting, seed)]
+        return [each.job(seed) for seed in setting.seeds for each in self.runs(setting)]
+
+    def setups(self, found: Found) -> dict[str, list[Row]]:
+        return grouped(found[""], self.label)
+
+    @abstractmethod
+    def values(self, found: Found) -> Values:
+        """What is compared, by set-up and seed."""
 
     @abstractmethod
     def tables(self, found: Found) -> list[Table]:
         """What was found, beside the paper's numbers where there are any."""
 
     @abstractmethod
-    def compared(self, found: Found) -> list[Compared]:
-        """The paper's claims beside what was found; none where the eye has to judge."""
+    def draw(self, found: Found) -> Figure: ...
 
-    def caption(self) -> str:
-        """Of the table of comparisons."""
-        return "Paired differences over seeds, in points of linear accuracy"
+    def labelled(self, setting: Setting) -> dict[str, SetUp]:
+        """The set-ups of this scale."""
+        return {self.label(each.job(0).keys): each for each in self.runs(setting)}
+
+    def asked(self, found: Found) -> Sequence[Comparison]:
+        """What the paper claims of the set-ups that are run at this scale; none where the eye has to judge."""
+        here = self.labelled(found.setting)
+        other = self.labelled(replace(found.setting, scale=found.setting.pick("paper", "laptop"))).keys() - here.keys()
+        return [each for each in self.comparisons if not {each.first, each.second} & other]
+
+    def compared(self, found: Found) -> list[Compared]:
+        return compare(self.asked(found), self.values(found))
 
     def notes(self, found: Found) -> str:
         """What a count does not say."""
@@ -86,27 +116,20 @@ class Recipe(ABC):
 
     def shown(self, found: Found) -> list[Table]:
         """The tables that have something in them, the comparisons last."""
-        tables = [*self.tables(found), compared_table(self.caption(), self.compared(found))]
+        tables = [*self.tables(found), compared_table(self.caption.format(unit=self.unit), self.compared(found))]
         return [table for table in tables if table.rows]
-
-    @abstractmethod
-    def draw(self, found: Found) -> Figure: ...
 
     def shown_seeds(self, found: Found) -> str:
         """What the figure shows of them."""
-        return self.counted_seeds(found, [len(found.setting.seeds)])
-
-    def counted_seeds(self, found: Found, counts: Collection[int]) -> str:
-        """The same where set-ups have so many seeds each."""
         if len(found.setting.seeds) == 1:
             return f"seed {found.setting.seeds[0]}"
-        least, most = min(counts, default=0), max(counts, default=0)
-        number = f"{most}" if least == most else f"{least} to {most}"
-        return f"{number} seed{'s' * (most > 1)}, minimum to maximum"
+        counts = {len({row["seed"] for row in rows}) for rows in self.setups(found).values()} or {0}
+        number = " to ".join(map(str, sorted({min(counts), max(counts)})))
+        return f"{number} seed{'s' * (max(counts) > 1)}, minimum to maximum"
 
     def rivals(self, found: Found, done: Sequence[Job]) -> tuple[Job, Job] | None:
         """Two finished jobs whose encoders the page compares; None where the paper does not compare any."""
-        return None
+        return widest(done, self.asked(found), self.values(found), self.label)
 
     def found(self, jobs: list[Job], store: Store, setting: Setting, places: tuple[Path, ...] = ()) -> Found:
         """What the store holds of these jobs, in their order."""
@@ -128,17 +151,25 @@ def seeds_of(rows: Sequence[Row]) -> str:
     return ", ".join(sorted({row["seed"] for row in rows}, key=int))
 
 
-def by_seed(rows: Sequence[Row], column: str) -> dict[int, float]:
-    return {int(row["seed"]): float(row[column]) for row in rows}
-
-
-def of_one_seed(done: Sequence[Job], first: str, second: str, name: Name) -> tuple[Job, Job] | None:
+def of_one_seed(done: Sequence[Job], pair: Sequence[str], name: Name = METHOD) -> tuple[Job, Job] | None:
     """The first two jobs with these names that have their seed in common; trials are none of them."""
     jobs: dict[tuple[str, str], Job] = {}
     for job in done:
         if not job.table:
             jobs.setdefault((name(job.keys), job.keys["seed"]), job)
     for (named, seed), job in jobs.items():
-        if named == first and (second, seed) in jobs:
-            return job, jobs[second, seed]
+        if named == pair[0] and (pair[1], seed) in jobs:
+            return job, jobs[pair[1], seed]
     return None
+
+
+def widest(
+    done: Sequence[Job], comparisons: Sequence[Comparison], values: Values, name: Name
+) -> tuple[Job, Job] | None:
+    """Of the set-ups that are compared the two that differ most here, as far as both are jobs."""
+    apart: list[tuple[float, tuple[Job, Job]]] = []
+    for each in comparisons:
+        difference, jobs = each.found(values), of_one_seed(done, (each.first, each.second), name)
+        if difference is not None and jobs is not None:
+            apart.append((abs(difference.mean), jobs))
+    return max(apart, key=lambda pair: pair[0])[1] if apart else None

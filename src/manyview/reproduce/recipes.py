@@ -1,20 +1,12 @@
 """All recipes by name; those of a paper are declared in one file."""
 
-import re
-
 from manyview.errors import UserError
 from manyview.reproduce import cacr, cmc, jcl
 from manyview.reproduce.recipe import Recipe
 
 __all__ = ["RECIPES", "find"]
 
-
-def _natural(recipe: Recipe) -> list[tuple[int, str]]:
-    """fig9 before fig10."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", recipe.name)]
-
-
-RECIPES = {recipe.name: recipe for recipe in sorted((*jcl.RECIPES, *cacr.RECIPES, *cmc.RECIPES), key=_natural)}
+RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in (*cacr.RECIPES, *cmc.RECIPES, *jcl.RECIPES)}
 
 
 def find(name: str) -> Recipe:

@@ -1,20 +1,14 @@
-"""At which scale, on which images and with which seeds a recipe is run, and how long its runs are."""
+"""At which scale, on which images and with which seeds a recipe is run."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
 
-__all__ = ["ON_SCENES", "Length", "Scale", "Setting", "length"]
+__all__ = ["ON_SCENES", "Scale", "Setting"]
 
 T = TypeVar("T")
 Scale = Literal["laptop", "paper"]
-QUICK_STEPS = 4
 ON_SCENES = "-scenes"  # how the names of files of results end
-
-# Seconds for one view of 32 px with `tiny` on two quiet cores: with a gradient, and as a key without one. From runs of
-# moco-v2 (580 images/s) and of jcl with five keys (285 images/s).
-WITH_GRADIENT, AS_KEY = 1.28e-3, 0.45e-3
-EVALUATIONS = 45.0  # of one run, kNN and linear, on 60,000 images
 
 
 @dataclass(frozen=True)
@@ -65,26 +59,3 @@ class Setting:
     def suffix(self) -> str:
         """Of files of results, whose figures must not be mixed with others."""
         return ("-paper" if self.scale == "paper" else "") + (ON_SCENES if self.on_scenes else "")
-
-
-@dataclass(frozen=True)
-class Length:
-    """Of a run: its flags, its column in the results, and its optimizer steps (epochs at the paper's scale)."""
-
-    words: tuple[str, ...]
-    steps: str
-    count: int
-
-    def seconds(self, samples: int, *, trained: int, keys: int = 0) -> float:
-        """Expected for steps of so many samples, each with so many views that are trained on and so many keys."""
-        return self.count * samples * (trained * WITH_GRADIENT + keys * AS_KEY) + EVALUATIONS
-
-
-def length(setting: Setting, *, steps: int, epochs: int, share: float = 1.0) -> Length:
-    """`steps` on a laptop, the paper's `epochs` at its scale, or what the user asks for; of the last, `share` is for
-    runs that are meant to be shorter than others."""
-    asked = setting.steps or (QUICK_STEPS if setting.quick else None)
-    if asked is None and setting.scale == "paper":
-        return Length(("--epochs", str(epochs)), f"{epochs} epochs", epochs)
-    count = steps if asked is None else max(1, round(share * asked))
-    return Length(("--max-steps", str(count)), str(count), count)

@@ -5,17 +5,16 @@ import re
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from scipy import stats
 
 __all__ = [
-    "FEWEST", "Compared", "Comparison", "Difference", "Table", "claims", "compare", "compared_table", "count",
-    "judged", "judged_ratio", "over_seeds", "paired", "signed", "spread",
+    "ABOVE", "FEWEST", "LEVEL", "Compared", "Comparison", "Interval", "Table", "Values", "claims", "compare",
+    "compared_table", "count", "over_seeds", "signed", "spread",
 ]  # fmt: skip
 
 FEWEST = 3  # seeds below which there is no interval
-LEVEL = 1.0  # points within which two set-ups count as level
+ABOVE, LEVEL = (0.0, math.inf), (-1.0, 1.0)  # where a difference lies by a claim, in points
 
 Values = Mapping[str, Mapping[int, float]]  # by set-up and seed
 
@@ -30,117 +29,102 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """The paper finds `first` above `second`, or both level."""
-
-    first: str
-    second: str
-    kind: Literal["above", "level"] = "above"
-
-    def difference(self, values: Values) -> "Difference | None":
-        return paired(values.get(self.first, {}), values.get(self.second, {}))
-
-
-def claims(*words: str) -> tuple[Comparison, ...]:
-    """Of "first > second" and "first ≈ second"."""
-    parts = (re.split(" ([>≈]) ", each) for each in words)
-    return tuple(Comparison(first, second, "above" if sign == ">" else "level") for first, sign, second in parts)
-
-
-@dataclass(frozen=True)
-class Difference:
-    """Mean over seeds that both have, with its 95 % interval (Student's t); without one below three seeds."""
+class Interval:
+    """Mean over seeds with its 95 % interval (Student's t); without one below three seeds."""
 
     mean: float
     seeds: int
     low: float = -math.inf
     high: float = math.inf
+    ratio: bool = False  # which has no sign
 
     def __str__(self) -> str:
-        if self.seeds < FEWEST:
-            return f"{signed(self.mean)} (no interval)"
-        return f"{signed(self.mean)} [{signed(self.low)}, {signed(self.high)}]"
-
-    def plain(self) -> str:
-        """Of a ratio, which has no sign."""
-        return f"{self.mean:.2f}" + (f" [{self.low:.2f}, {self.high:.2f}]" if self.seeds >= FEWEST else "")
+        mean, low, high = (f"{each:.2f}" if self.ratio else signed(each) for each in (self.mean, self.low, self.high))
+        return f"{mean} [{low}, {high}]" if self.seeds >= FEWEST else f"{mean}{' (no interval)' * (not self.ratio)}"
 
     def within(self, low: float, high: float) -> bool | None:
         """True and False where the interval decides, None where it does not."""
-        inside = self.low >= low and self.high <= high
-        return True if inside else False if self.low > high or self.high < low else None
+        return True if self.low > low and self.high < high else False if self.low > high or self.high < low else None
 
-    def supports(self, kind: str) -> bool | None:
-        if kind == "level":
-            return self.within(-LEVEL, LEVEL)
-        return True if self.low > 0 else False if self.high < 0 else None
+
+def over_seeds(values: Sequence[float], *, ratio: bool = False) -> Interval:
+    """Of one value for each seed, or each repetition."""
+    mean, number = statistics.mean(values), len(values)
+    if number < FEWEST:
+        return Interval(mean, number, ratio=ratio)
+    half = float(stats.t.ppf(0.975, number - 1)) * statistics.stdev(values) / math.sqrt(number)
+    return Interval(mean, number, mean - half, mean + half, ratio)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Between which bounds the paper has the difference of two set-ups, or their ratio."""
+
+    first: str
+    second: str
+    bounds: tuple[float, float] = ABOVE
+    claimed: str = "above 0"
+    ratio: str = ""  # how it is called where it is one
+
+    def found(self, values: Values) -> Interval | None:
+        """Over the seeds that both have; None without one."""
+        first, second = (values.get(name, {}) for name in (self.first, self.second))
+        pairs = [(first[seed], second[seed]) for seed in sorted(first.keys() & second.keys())]
+        apart = [one / other if self.ratio else one - other for one, other in pairs]
+        return over_seeds(apart, ratio=bool(self.ratio)) if apart else None
+
+
+def claims(*words: str) -> tuple[Comparison, ...]:
+    """Of "first > second" and "first ≈ second"."""
+    parts = (re.split(" ([>≈]) ", each) for each in words)
+    level = (LEVEL, f"within ±{LEVEL[1]:g}")
+    return tuple(Comparison(first, second, *(() if sign == ">" else level)) for first, sign, second in parts)
 
 
 @dataclass(frozen=True)
 class Compared:
-    """A claim beside what was found; `agrees` is None where that is undecided. Without seeds it was not run."""
+    """A claim beside what was found, which is None where it was not run; `agrees` is None where that is undecided."""
 
     what: str
     claimed: str
-    found: str = ""
-    seeds: int = 0
-    agrees: bool | None = None
-
-
-def paired(first: Mapping[int, float], second: Mapping[int, float]) -> Difference | None:
-    """None without a seed that both have."""
-    both = sorted(first.keys() & second.keys())
-    return over_seeds([first[seed] - second[seed] for seed in both]) if both else None
-
-
-def over_seeds(values: Sequence[float]) -> Difference:
-    """Of one value for each seed, or each repetition."""
-    mean, number = statistics.mean(values), len(values)
-    if number < FEWEST:
-        return Difference(mean, number)
-    half = float(stats.t.ppf(0.975, number - 1)) * statistics.stdev(values) / math.sqrt(number)
-    return Difference(mean, number, mean - half, mean + half)
+    found: Interval | None
+    agrees: bool | None
 
 
 def compare(comparisons: Sequence[Comparison], values: Values) -> list[Compared]:
-    return [judged(f"{each.first} − {each.second}", each.difference(values), each.kind) for each in comparisons]
-
-
-def judged(what: str, difference: Difference | None, kind: str = "above") -> Compared:
-    claimed = "above 0" if kind == "above" else f"within ±{LEVEL:g}"
-    if difference is None:
-        return Compared(what, claimed)
-    return Compared(what, claimed, str(difference), difference.seeds, difference.supports(kind))
-
-
-def judged_ratio(what: str, claimed: str, ratios: Sequence[float], low: float, high: float) -> Compared:
-    """Of one ratio for each repetition; the paper has it between `low` and `high`."""
-    if not ratios:
-        return Compared(what, claimed)
-    ratio = over_seeds(ratios)
-    return Compared(what, claimed, ratio.plain(), ratio.seeds, ratio.within(low, high))
+    compared = []
+    for each in comparisons:
+        what, found = each.ratio or f"{each.first} − {each.second}", each.found(values)
+        compared.append(Compared(what, each.claimed, found, found.within(*each.bounds) if found else None))
+    return compared
 
 
 def compared_table(caption: str, compared: Sequence[Compared]) -> Table:
     """A row for each comparison that was run."""
-    words, run = {True: "yes", False: "no", None: "undecided"}, (each for each in compared if each.seeds)
-    rows = tuple((each.what, each.claimed, each.found, str(each.seeds), words[each.agrees]) for each in run)
+    words = {True: "yes", False: "no", None: "undecided"}
+    rows = tuple(
+        (each.what, each.claimed, str(each.found), str(each.found.seeds), words[each.agrees])
+        for each in compared
+        if each.found
+    )
     return Table(caption, ("", "claimed", "found [95 %]", "seeds", "agrees with the paper"), rows)
 
 
 def count(compared: Sequence[Compared]) -> str:
     """How many comparisons agree with the paper, in a sentence."""
-    run = [each for each in compared if each.seeds]
+    run = [(each.agrees, each.found.seeds) for each in compared if each.found]
     if not run:
         return "Not run."
-    agree, contradict, undecided = ([each.agrees for each in run].count(side) for side in (True, False, None))
-    parts = [f"{agree} of {len(compared)} comparisons {'agrees' if agree == 1 else 'agree'} with the paper"]
-    parts += [f"{contradict} {'contradicts' if contradict == 1 else 'contradict'} it"] if contradict else []
-    parts += [f"{undecided} {'is' if undecided == 1 else 'are'} undecided"] if undecided else []
-    missing = len(compared) - len(run)
-    parts += [f"{missing} {'was' if missing == 1 else 'were'} not run"] if missing else []
-    few = f" Fewer than {FEWEST} seeds give no interval." if any(each.seeds < FEWEST for each in run) else ""
-    return f"{', '.join(parts)}.{few}"
+    agree, contradict, undecided = ([agrees for agrees, _ in run].count(side) for side in (True, False, None))
+    words = [f"{agree} of {len(compared)} comparisons {'agrees' if agree == 1 else 'agree'} with the paper"]
+    for number, one, several in (
+        (contradict, "contradicts it", "contradict it"),
+        (undecided, "is undecided", "are undecided"),
+        (len(compared) - len(run), "was not run", "were not run"),
+    ):
+        words += [f"{number} {one if number == 1 else several}"] if number else []
+    few = f" Fewer than {FEWEST} seeds give no interval." if any(seeds < FEWEST for _, seeds in run) else ""
+    return f"{', '.join(words)}.{few}"
 
 
 def signed(value: float) -> str:
