@@ -134,6 +134,7 @@ def test_small_batches_hold_as_many_views_whatever_the_method() -> None:
         ("jcl", "sgd", 0.03, 64),
         ("cacr", "sgd", 0.06, 256),
         ("cmc-patch", "adam", 0.001, 256),
+        ("predictive", "adam", 0.003, 256),
     ],
 )
 def test_small_sets_are_learnt_by_what_keeps_the_negatives(name: str, optimizer: str, lr: float, batch: int) -> None:

@@ -1,7 +1,7 @@
 """Predictive learning, CMC's baseline (§3.1): a decoder predicts one view from another, pixel by pixel."""
 
 from dataclasses import dataclass
-from typing import Literal, final
+from typing import ClassVar, Literal, final
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -30,6 +30,7 @@ class Predictive(ViewGraph):
     Config = PredictiveConfig
     paper = CMC_PAPER
     contrastive = False  # the head is not trained
+    small_optim: ClassVar = {"optimizer": "adam", "lr": 0.003}  # squared differences diverge by SGD
     config: PredictiveConfig
 
     def __init__(self, config: PredictiveConfig, encoder: Encoder, *, samples: int, seed: int) -> None:

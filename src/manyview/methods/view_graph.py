@@ -52,6 +52,8 @@ class ViewGraph(Method):
 
     by_adam: ClassVar[bool] = False
     """Whether Adam is the optimizer in all set-ups of appendix E, and not on NYU Depth-V2 alone."""
+    small_optim: ClassVar[Mapping[str, Any]] = {}
+    """Settings of the optimizer for small images that differ from those of other methods."""
     config: Any
 
     @classmethod
@@ -67,7 +69,7 @@ class ViewGraph(Method):
     @classmethod
     def small(cls, samples: int, views: int) -> Setup:
         setup = super().small(samples, views)
-        return replace(setup, optim=replace(setup.optim, batch_size=min(256, samples)))
+        return replace(setup, optim=replace(setup.optim, batch_size=min(256, samples), **cls.small_optim))
 
     @classmethod
     def in_cmc_setup(cls, setup: CMCSetup) -> Setup:
