@@ -346,11 +346,13 @@ def test_a_loss_that_is_not_finite_names_step_samples_and_the_last_good_checkpoi
     message = capsys.readouterr().err
     assert code == 2
     assert "the loss is nan in step" in message
-    assert "samples [" in message
+    assert f"its samples are in {run / 'metrics.jsonl'}" in message
     last = max((run / "checkpoints").glob("step-*.pt"))
     assert str(last) in message
     assert torch.load(last, weights_only=True)["step"] == int(last.stem.split("-")[1])
-    assert [(row["step"], row["loss"]) for row in lines(run)][-1] == (int(last.stem.split("-")[1]), None)
+    broken = lines(run)[-1]
+    assert (broken["step"], broken["loss"]) == (int(last.stem.split("-")[1]), None)
+    assert len(set(broken["samples"])) == json.loads((run / "config.json").read_text())["config"]["optim"]["batch_size"]
     assert "NaN or infinite in step" in findings(run)[0].text
     assert not (run / "encoder.safetensors").exists()
 

@@ -66,9 +66,9 @@ class Log:
             left = (time.perf_counter() - self.began) / (done - self.start) * (self.steps - done)
             self.console.print(f"step {done}/{self.steps}  {text}  eta {left:.0f} s", soft_wrap=True)
 
-    def write_broken(self, step: int) -> None:
+    def write_broken(self, step: int, samples: list[int]) -> None:
         """The step whose loss was no finite number, which JSON cannot write: those who look later see where it was."""
-        self.file.write(json.dumps({"step": step, "loss": None}) + "\n")
+        self.file.write(json.dumps({"step": step, "loss": None, "samples": samples}) + "\n")
 
     def flush(self) -> None:
         """Called before a checkpoint, which relies on these lines."""

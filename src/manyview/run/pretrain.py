@@ -29,7 +29,7 @@ from manyview.methods.base import Method
 from manyview.report import beside, collect, write_report
 from manyview.run import checkpoint, snapshots
 from manyview.run.build import Training, build
-from manyview.run.files import CHECKPOINTS, CONFIG, ENCODER, UNREADABLE, fingerprint, read_config
+from manyview.run.files import CHECKPOINTS, CONFIG, ENCODER, METRICS, UNREADABLE, fingerprint, read_config
 from manyview.run.log import Log
 from manyview.run.saved import read_settings
 from manyview.train import NotFinite, Taken, read, train
@@ -180,10 +180,11 @@ def finish(run: Path, config: AnyConfig, source: Source, training: Training, *, 
                     )
         except NotFinite as error:
             if log is not None:
-                log.write_broken(error.step)
+                log.write_broken(error.step, error.index)
             last = checkpoint.latest(run / CHECKPOINTS)
             raise UserError(
-                f"{error} (samples {error.index}); the last good checkpoint is {last}: start again with a lower --lr"
+                f"{error} (its samples are in {run / METRICS}); the last good checkpoint is {last}: start again with a "
+                "lower --lr"
                 f"{', with --precision bf16' * (config.optim.precision == 'fp16')}, or with --clip-grad 1"
             ) from error
     if writes:
