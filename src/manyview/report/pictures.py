@@ -37,6 +37,7 @@ __all__ = [
     "readable",
     "shuffled",
     "thumbnail",
+    "view_features",
 ]
 
 _TAG = 0x7265706F7274  # keeps the choice of samples apart from other uses of the seed
@@ -119,7 +120,7 @@ def collect(
     if encoder is None:
         return Pictures(source.name, shown)
     encoders = {"trained": encoder} if random is None else {"trained": encoder, "random": random}
-    views = _view_features(encoders, augment, islice(readable(source, order), pairs))
+    views = view_features(encoders, augment, islice(readable(source, order), pairs))
     part = Subset(source, order[:pool])
     features = {name: extract(each, part, batch_size=64, progress=progress) for name, each in encoders.items()}
     near = {name: nearest_others(each.embeddings, neighbours) for name, each in features.items()}
@@ -162,7 +163,7 @@ def _sample_views(source: Source, augment: Augment, number: int, sample: Mapping
 
 
 @torch.no_grad()
-def _view_features(
+def view_features(
     encoders: Mapping[str, FrozenEncoder], augment: Augment, samples: Iterator[tuple[int, dict[str, Tensor]]]
 ) -> dict[str, Tensor]:
     """Features (V, N, F) by encoder; a few samples at a time, as their views may be large."""
