@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from manyview.cost.fit import fit
 from manyview.evaluate.knn import Knn
 from manyview.evaluate.linear import Linear
 from manyview.evaluate.linear_adam import LinearAdam
@@ -673,7 +672,8 @@ def slow_growth(steps: Steps) -> list[Compared]:
 def line_of_times(steps: Steps) -> str:
     if len(steps) < 2:
         return ""
-    slope, start = fit([(float(count), statistics.mean(values.values())) for (_, count), values in steps.items()])
+    means = [statistics.mean(values.values()) for values in steps.values()]
+    slope, start = statistics.linear_regression([float(count) for _, count in steps], means)
     return f"Fitted line: {start:.3g} ms, and {slope:.3g} ms more for each positive."
 
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import linear_regression
 from typing import Any
 
-from manyview.cost.fit import fit
 from manyview.cost.point import ALL_BRANCHES
 from manyview.evaluate.knn import Knn
 from manyview.evaluate.linear import Linear
@@ -397,7 +397,8 @@ def per_key(steps: Steps) -> dict[str, dict[int, float]]:
         for seed, value in values.items():
             points.setdefault(kind, {}).setdefault(seed, []).append((float(keys), value))
     return {
-        kind: {seed: fit(each)[0] for seed, each in seeds.items() if len(each) > 1} for kind, seeds in points.items()
+        kind: {seed: linear_regression(*zip(*each, strict=True)).slope for seed, each in seeds.items() if len(each) > 1}
+        for kind, seeds in points.items()
     }
 
 

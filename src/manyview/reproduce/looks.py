@@ -149,8 +149,8 @@ def evaluated(
     encoder: Path | FrozenEncoder, protocols: Sequence[Protocol], setting: Setting, **more: Any
 ) -> list[Record]:
     """`more` is what else `evaluate` takes."""
-    how = {"workers": setting.workers, "device": pick_device(setting.device)}
-    return evaluate(encoder, protocols, setting.train, setting.test, **how, **more)
+    device = pick_device(setting.device)
+    return evaluate(encoder, protocols, setting.train, setting.test, workers=setting.workers, device=device, **more)
 
 
 def tested_images(setting: Setting) -> Source:
@@ -247,14 +247,15 @@ class Map:
     def __call__(self, run: Path, setting: Setting) -> list[Row]:
         batch, rows = batch_of(run, setting, self.size), []
         for step, encoder in encoders_of(run, self.times(run)):
-            points, distances = batch.distances(encoder)
+            when, (points, distances) = place_in_run(run, step), batch.distances(encoder)
             tsne = TSNE(perplexity=min(30.0, (len(points) - 1) / 3), init="pca", random_state=0)
             plane = tsne.fit_transform(points.double().numpy())
-            place = iter((plane - plane[0]).tolist())
-            for role, many in distances.items():
-                for distance, (x, y) in zip(many.tolist(), place, strict=False):
-                    row = {"role": role, "x": f"{x:.3f}", "y": f"{y:.3f}", "distance": f"{distance:.4f}"}
-                    rows.append({**place_in_run(run, step), **row})
+            places = (plane - plane[0]).tolist()
+            far = [(role, distance) for role, many in distances.items() for distance in many.tolist()]
+            rows += [
+                {**when, "role": role, "x": f"{x:.3f}", "y": f"{y:.3f}", "distance": f"{distance:.4f}"}
+                for (role, distance), (x, y) in zip(far, places, strict=True)
+            ]
         return rows
 
     def times(self, run: Path) -> set[int]:
