@@ -17,7 +17,9 @@ from running import Command, lines
 import manyview
 from manyview.cli import main
 from manyview.data import open_source
-from manyview.diagnose import CONTRAST, ContrastMonitor, findings
+from manyview.diagnose.contrast import CONTRAST
+from manyview.diagnose.monitor import ContrastMonitor
+from manyview.diagnose.rules import findings
 from manyview.encoders import EncoderConfig, build_encoder
 from manyview.errors import UserError
 from manyview.evaluate.knn import knn_accuracy

@@ -156,7 +156,7 @@ class Diagnose:
         from rich.table import Table
         from rich.text import Text
 
-        from manyview.diagnose import findings
+        from manyview.diagnose.rules import findings
 
         found = findings(self.run)
         grid = Table(show_header=False, box=None, padding=(0, 2, 0, 0))

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from manyview import counter
 from manyview.data.source import Source, Subset, Unreadable
-from manyview.diagnose import (
+from manyview.diagnose.embeddings import (
     alignment,
     different_similarity,
     effective_rank,
@@ -72,7 +72,7 @@ class Neighbourhood:
 
 @dataclass(frozen=True)
 class Geometry:
-    """Numbers of one encoder's features, centred and of unit length, by the functions of `manyview.diagnose`."""
+    """Numbers of one encoder's features, centred and of unit length, by the functions of `diagnose.embeddings`."""
 
     same: Tensor  # (N,) similarity of the views of each image
     different: Tensor  # (N(N-1)/2,) similarity of the views of two images

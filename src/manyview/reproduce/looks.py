@@ -18,8 +18,7 @@ from manyview import counter
 from manyview.atomic import replacing
 from manyview.data import Source, holdout, open_source
 from manyview.data.source import track
-from manyview.diagnose import positive_similarity
-from manyview.diagnose.embeddings import separation
+from manyview.diagnose.embeddings import positive_similarity, separation
 from manyview.diagnose.monitor import SAMPLES, VIEWS, ContrastMonitor
 from manyview.encoders import Encoder, FrozenEncoder, load
 from manyview.errors import UserError

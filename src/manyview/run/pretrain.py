@@ -21,7 +21,7 @@ from manyview.atomic import replacing
 from manyview.config import AnyConfig, plain
 from manyview.data import Loader, Source, check_unreadable
 from manyview.data.subsets import counts_in_words
-from manyview.diagnose import ContrastMonitor
+from manyview.diagnose.monitor import ContrastMonitor
 from manyview.encoders import load, random_like, save_backbone
 from manyview.errors import Stopped, UserError
 from manyview.evaluate.knn import knn_accuracy
