@@ -185,8 +185,8 @@ class Views:
 
     def draw(self, flags: list[str]) -> None:
         from manyview import counter
+        from manyview.data.source import readable
         from manyview.methods import find
-        from manyview.report.pictures import readable
         from manyview.run.build import build_augment
         from manyview.run.flags import parse_run
         from manyview.views import gallery
@@ -196,7 +196,8 @@ class Views:
             method, [*flags, "--out", str(self.out)], prog=f"manyview views --method {method.name}"
         )
         augment = build_augment(method, config)
-        shown = dict(islice(readable(source, counter.permutation(len(source), config.run.seed)), self.samples))
+        order = counter.permutation(len(source), config.run.seed).tolist()
+        shown = dict(islice(readable(source, order), self.samples))
         images, ids = list(shown.values()), [source.id(number) for number in shown]
         split = method.encoder_config(config.method, config.encoder).split
         try:

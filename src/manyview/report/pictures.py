@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from manyview import counter
-from manyview.data.source import Source, Subset, Unreadable
+from manyview.data.source import Source, Subset, readable
 from manyview.diagnose.embeddings import (
     alignment,
     different_similarity,
@@ -34,7 +34,6 @@ __all__ = [
     "nearest_others",
     "neighbourhood",
     "one_of_each_class",
-    "readable",
     "shuffled",
     "thumbnail",
     "view_features",
@@ -115,12 +114,13 @@ def collect(
     """
     source, order = source.select(dict.fromkeys((IMAGE, *augment.fields))), shuffled(source, seed)
     shown = tuple(
-        _sample_views(source, augment, number, sample) for number, sample in islice(readable(source, order), rows)
+        _sample_views(source, augment, number, sample)
+        for number, sample in islice(readable(source, order.tolist()), rows)
     )
     if encoder is None:
         return Pictures(source.name, shown)
     encoders = {"trained": encoder} if random is None else {"trained": encoder, "random": random}
-    views = view_features(encoders, augment, islice(readable(source, order), pairs))
+    views = view_features(encoders, augment, islice(readable(source, order.tolist()), pairs))
     part = Subset(source, order[:pool])
     features = {name: extract(each, part, batch_size=64, progress=progress) for name, each in encoders.items()}
     near = {name: nearest_others(each.embeddings, neighbours) for name, each in features.items()}
@@ -140,15 +140,6 @@ def collect(
 def shuffled(source: Source, seed: int) -> Tensor:
     """The samples in the order in which they are considered for the page."""
     return counter.permutation(len(source), seed, _TAG)
-
-
-def readable(source: Source, order: Tensor) -> Iterator[tuple[int, dict[str, Tensor]]]:
-    """Numbers and fields of the samples `order`, without those that cannot be read."""
-    for number in order.tolist():
-        try:
-            yield number, source.read(number)
-        except Unreadable:
-            continue
 
 
 def _sample(source: Source, number: int, sample: Mapping[str, Tensor]) -> Sample:
