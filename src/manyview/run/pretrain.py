@@ -22,7 +22,7 @@ from manyview.config import AnyConfig, plain
 from manyview.data import Loader, Source, check_unreadable
 from manyview.data.subsets import counts_in_words
 from manyview.diagnose.monitor import ContrastMonitor
-from manyview.encoders import load, random_like, save_backbone
+from manyview.encoders import FrozenEncoder, load, random_like, save_backbone
 from manyview.errors import Stopped, UserError
 from manyview.evaluate.knn import knn_accuracy
 from manyview.methods.base import Method
@@ -214,14 +214,9 @@ def due(done: int, config: AnyConfig, training: Training) -> tuple[bool, bool]:
 def measured(knn: bool, contrast: bool, config: AnyConfig, training: Training) -> dict[str, float]:
     encoder, augment, values = training.method.encoder, training.augment, dict[str, float]()
     if knn and training.knn is not None:
-        values["knn"] = knn_accuracy(
-            encoder,
-            *training.knn,
-            image_size=config.views.image_size,
-            mean=augment.mean,
-            std=augment.std,
-            workers=config.data.workers,
-        )
+        size = config.views.image_size
+        frozen = FrozenEncoder.of(encoder, image_size=size, mean=augment.mean, std=augment.std)
+        values["knn"] = knn_accuracy(frozen, *training.knn, workers=config.data.workers)
     if contrast and training.contrast is not None:
         values |= training.contrast(encoder)
     return values
