@@ -1,6 +1,5 @@
 """A whole run: training, logs, checkpoints, snapshots, the encoder and the report."""
 
-import difflib
 import json
 import platform
 import signal
@@ -252,16 +251,10 @@ def save(run: Path, config: AnyConfig, training: Training, *, step: int) -> None
 def refuse_other(saved: AnyConfig, config: AnyConfig, path: Path) -> None:
     """Resuming with another configuration would silently make another run of it."""
     old, new = (
-        [
-            f"{key} = {value}"
-            for group in plain(each).values()
-            for key, value in sorted(group.items())
-            if key not in FREE
-        ]
+        {key: value for group in plain(each).values() for key, value in group.items() if key not in FREE}
         for each in (saved, config)
     )
-    if old != new:
-        diff = [line for line in difflib.ndiff(old, new) if line[0] in "+-"]
+    if diff := [f"- {key} = {old[key]}; + {key} = {new[key]}" for key in sorted(old) if old[key] != new[key]]:
         raise UserError(
             f"the configuration differs from the one in {path.name} (- saved, + given): {'; '.join(diff)}: "
             "resume with the saved one, or start a new run"
