@@ -4,13 +4,13 @@ positives."""
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import linear_regression
 from typing import Any
 
 from rich.console import Console
 
 from bench.race import machine, write
 from bench.steps import BATCH, KEYS, QUEUE
-from manyview.cost.fit import fit
 from manyview.cost.point import measured
 
 __all__ = ["AXES", "HOW", "KINDS", "Axis", "measure"]
@@ -82,7 +82,10 @@ def point(kind: str, settings: dict[str, int], quick: bool) -> dict[str, float]:
 
 def slopes(curves: dict[str, list[dict[str, float]]], forward: dict[str, float]) -> dict[str, Any]:
     """What one more key costs, beside the time of the forward pass that it takes."""
-    lines = {kind: fit([(entry["keys"], entry["seconds"]) for entry in curve]) for kind, curve in curves.items()}
+    lines = {
+        kind: linear_regression([entry["keys"] for entry in curve], [entry["seconds"] for entry in curve])
+        for kind, curve in curves.items()
+    }
     return {
         "forward_pass": forward,
         "fits": {kind: {"seconds_per_key": slope, "seconds_at_none": start} for kind, (slope, start) in lines.items()},

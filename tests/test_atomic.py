@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from manyview.atomic import replacing
+from manyview.atomic import locked, replacing
 
 
 def test_the_new_content_takes_the_place_of_the_old(tmp_path: Path) -> None:
@@ -36,3 +36,11 @@ def test_a_failure_leaves_nothing_but_the_old_content(tmp_path: Path) -> None:
         write_half()
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_one_at_a_time_is_inside(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "file"
+    with locked(path) as first, locked(path, wait=False) as second, locked(tmp_path / "other", wait=False) as other:
+        assert (first, second, other) == (True, False, True)
+    with locked(path, wait=False) as again:
+        assert again

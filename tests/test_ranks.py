@@ -13,7 +13,7 @@ from running import Command, lines
 from torch import Tensor
 
 from manyview.cli import main
-from manyview.diagnose import CONTRAST
+from manyview.diagnose.contrast import CONTRAST
 from manyview.run import checkpoint
 
 FLAGS = ["--data", "scenes:64", "--seed", "3", "--batch-size", "16", "--image-size", "16", "--dim", "32"]

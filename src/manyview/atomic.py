@@ -35,10 +35,14 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """One process at a time is inside; one that dies lets go. The lock is a hidden file beside `path`, which may itself
-    be replaced."""
+def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
+    """One process at a time is inside; one that dies lets go. Without `wait`, False where another one is. The lock is a
+    hidden file beside `path`, which may itself be replaced."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path.with_name(f".{path.name}.lock"), "w", encoding="utf-8") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True

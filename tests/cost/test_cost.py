@@ -1,14 +1,8 @@
-"""Steps that are measured: which ones, with which settings, and the line through their costs."""
+"""Steps that are measured: which ones, and with which settings."""
 
 import pytest
 
-from manyview.cost.fit import fit
 from manyview.cost.point import ALL_BRANCHES, FORWARD, config_of, measured
-
-
-def test_the_line_is_that_of_least_squares() -> None:
-    assert fit([(1.0, 5.0), (2.0, 7.0), (4.0, 11.0)]) == pytest.approx((2.0, 3.0))
-    assert fit([(0.0, 0.0), (1.0, 2.0), (2.0, 1.0)]) == pytest.approx((0.5, 0.5))
 
 
 def test_the_number_of_positives_is_set_in_the_words_of_the_method() -> None:

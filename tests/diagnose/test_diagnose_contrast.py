@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from manyview.diagnose import CONTRAST, alignment, contrast, effective_rank, uniformity
+from manyview.diagnose.contrast import CONTRAST, contrast
+from manyview.diagnose.embeddings import alignment, effective_rank, uniformity
 
 V, N, D = 4, 7, 5
 T_POS, T_NEG = 0.7, 1.6

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from manyview.diagnose import (
+from manyview.diagnose.embeddings import (
     alignment,
     different_similarity,
     effective_rank,

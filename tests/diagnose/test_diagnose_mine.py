@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from manyview.diagnose import estimate_mutual_information
+from manyview.diagnose.mine import estimate_mutual_information
 
 
 def gaussians(rho: float, n: int, dim: int) -> tuple[Tensor, Tensor]:

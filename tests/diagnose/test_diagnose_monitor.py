@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from manyview.data.source import Arrays, Source, Unreadable
-from manyview.diagnose import ContrastMonitor, contrast
-from manyview.diagnose.monitor import BATCH, SAMPLES, T_POS, VIEWS
+from manyview.diagnose.contrast import contrast
+from manyview.diagnose.monitor import BATCH, SAMPLES, T_POS, VIEWS, ContrastMonitor
 from manyview.encoders import Encoder, EncoderConfig, build_encoder
 from manyview.errors import UserError
 from manyview.views import Augment, policy

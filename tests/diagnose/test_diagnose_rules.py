@@ -11,9 +11,8 @@ import pytest
 import torch
 
 from manyview.cli import main
-from manyview.diagnose import LEVELS, Finding, findings
 from manyview.diagnose.facts import Comparison, Facts
-from manyview.diagnose.rules import judge
+from manyview.diagnose.rules import LEVELS, Finding, findings, judge
 from manyview.evaluate.records import Record
 from manyview.evaluate.result import Metric, Result
 

@@ -90,10 +90,10 @@ Later: Any = make_dataclass("Later", [("lr", float, 0.1), ("steps", Any, (0.5,))
 def test_a_field_that_comes_later_counts_only_with_another_value_than_its_default() -> None:
     stored = {name: value for name, (value, _) in of_fields(Before()).items()}
     assert stored == {"lr": 0.1, "steps": [0.5]}
-    assert differing(stored, of_fields(Later())) == []
-    assert differing(stored, of_fields(Later(warm=1.0))) == ["warm 1.0, not known then"]
-    assert differing(stored, of_fields(Later(lr=0.2))) == ["lr 0.1, now 0.2"]  # whatever the default is by now
-    assert differing({**stored, "old": 1}, of_fields(Before())) == ["old 1, not known now"]
+    assert differing(stored, of_fields(Later())) == ""
+    assert differing(stored, of_fields(Later(warm=1.0))) == "warm 1.0, not known then"
+    assert differing(stored, of_fields(Later(lr=0.2))) == "lr 0.1, now 0.2"  # whatever the default is by now
+    assert differing({**stored, "old": 1}, of_fields(Before())) == "old 1, not known now"
 
 
 def test_a_part_is_told_by_its_class_and_its_fields() -> None:
@@ -101,8 +101,8 @@ def test_a_part_is_told_by_its_class_and_its_fields() -> None:
         "looks": (1, False), "looks.0": ("Before", False), "looks.0.lr": (0.1, True), "looks.0.steps": ([0.5], True),
     }  # fmt: skip
     stored = {name: value for name, (value, _) in described("looks", (Before(),)).items()}
-    assert differing(stored, described("looks", (Before(), Before())))[0] == "looks 1, now 2"
-    assert differing(stored, described("looks", (Later(),))) == ["looks.0 Before, now Later"]
+    assert differing(stored, described("looks", (Before(), Before()))).startswith("looks 1, now 2; ")
+    assert differing(stored, described("looks", (Later(),))) == "looks.0 Before, now Later"
 
 
 @pytest.mark.parametrize("name", ["jcl-fig2b", "cacr-fig3", "cmc-table1", "cmc-table4"])

@@ -16,10 +16,11 @@ from rich.console import Console
 from running import Command
 
 from manyview import reproduce
+from manyview.atomic import locked
 from manyview.cli import main
 from manyview.errors import UserError
 from manyview.evaluate.knn import Knn
-from manyview.reproduce.job import Job, Row, Store, Training, alone, place
+from manyview.reproduce.job import Job, Row, Store, Training, place
 from manyview.reproduce.looks import Accuracy, AccuracyCurve, EntropyCurve, HeldOut, Map, Spread
 from manyview.reproduce.recipe import Recipe
 from manyview.reproduce.resolved import Resolved
@@ -76,7 +77,7 @@ def test_a_recipe_leaves_figure_numbers_and_page(data: str, tmp_path: Path, caps
     assert link is not None
     assert (left / link[1]).exists()
     assert "Claim:" in capsys.readouterr().out
-    look_at_the_run(data, next((tmp_path / "quick" / "jobs").iterdir()) / "run")
+    look_at_the_run(data, next((tmp_path / "quick" / "jobs").glob("*/run")))
 
 
 def look_at_the_run(data: str, run: Path) -> None:
@@ -233,7 +234,7 @@ def test_runs_that_wait_for_another_process_are_waited_for(
             store.add(first, recipe.columns(), first.perform(tmp_path, setting, Console()))
 
     monkeypatch.setattr("manyview.reproduce.runner.time.sleep", nap)
-    with alone(place(first, setting, tmp_path)) as other:
+    with locked(place(first, setting, tmp_path), wait=False) as other:
         assert other
         outcome = carry_out(recipe, setting, tmp_path, store, Console())
     assert outcome.whole
@@ -288,7 +289,7 @@ def test_what_waits_is_not_taken_from_elsewhere(tmp_path: Path) -> None:
 def test_a_process_does_not_wait_for_what_nothing_waits_for(tmp_path: Path) -> None:
     recipe, setting = breaking({}), Setting("laptop", "", (0,), quick=True)
     store = Store(tmp_path / "results", recipe.name)
-    with alone(place(recipe.jobs(setting, store)[0], setting, tmp_path)):
+    with locked(place(recipe.jobs(setting, store)[0], setting, tmp_path), wait=False):
         outcome = carry_out(recipe, setting, tmp_path, store, Console())
     assert (len(outcome.done), len(outcome.elsewhere)) == (2, 1)
 
@@ -307,7 +308,7 @@ def test_what_another_process_has_ended_is_no_longer_in_its_hands(tmp_path: Path
             if f": {second}" in told[-1]:
                 store.add(first, recipe.columns(), first.perform(tmp_path, setting, self))
 
-    with alone(place(first, setting, tmp_path)):
+    with locked(place(first, setting, tmp_path), wait=False):
         outcome = carry_out(recipe, setting, tmp_path, store, Ending())
     assert outcome.whole
     assert outcome.elsewhere == []

@@ -7,8 +7,8 @@ import pytest
 from rich.console import Console
 
 from manyview.errors import UserError
-from manyview.reproduce.job import SETTINGS, Job, Row, Store, alone, digest, place
-from manyview.reproduce.page import _with_code
+from manyview.reproduce.job import SETTINGS, Job, Row, Store, digest, place
+from manyview.reproduce.page import paragraph
 from manyview.reproduce.resolved import Resolved
 from manyview.reproduce.setting import Setting
 
@@ -145,13 +145,6 @@ def test_settings_that_are_damaged_or_lost_do_not_count(tmp_path: Path) -> None:
     assert store.outdated([job]) == ["settings unknown"]
 
 
-def test_one_at_a_time_works_in_a_place(tmp_path: Path) -> None:
-    with alone(tmp_path) as first, alone(tmp_path) as second:
-        assert (first, second) == (True, False)
-    with alone(tmp_path) as again:
-        assert again
-
-
 def test_a_place_depends_on_the_work_and_the_images(tmp_path: Path) -> None:
     job, cifar = Fixed({"seed": "0"}), Setting("laptop", "CIFAR", (0,))
     assert place(job, cifar, tmp_path) == place(job, Setting("laptop", "CIFAR", (0, 1)), tmp_path)
@@ -160,6 +153,6 @@ def test_a_place_depends_on_the_work_and_the_images(tmp_path: Path) -> None:
 
 
 def test_names_in_the_words_of_a_recipe_are_code_on_its_page_and_nothing_else_is_markup() -> None:
-    assert _with_code("with `tiny` for <b>, at `lr 0.1`") == (
-        "with <code>tiny</code> for &lt;b&gt;, at <code>lr 0.1</code>"
+    assert paragraph("**Set-up:** with `tiny` for <b>, at `lr 0.1`") == (
+        "<p><strong>Set-up:</strong> with <code>tiny</code> for &lt;b&gt;, at <code>lr 0.1</code></p>"
     )

@@ -17,7 +17,9 @@ from running import Command, lines, mistake
 import manyview
 from manyview.cli import main
 from manyview.data import open_source
-from manyview.diagnose import CONTRAST, ContrastMonitor, findings
+from manyview.diagnose.contrast import CONTRAST
+from manyview.diagnose.monitor import ContrastMonitor
+from manyview.diagnose.rules import findings
 from manyview.encoders import EncoderConfig, build_encoder
 from manyview.errors import UserError
 from manyview.evaluate.knn import knn_accuracy
@@ -86,10 +88,10 @@ def test_snapshots_stand_at_even_distances(tmp_path: Path) -> None:
     assert pretrain(run, "--max-steps", "10", "--snapshots", "4") == 0
     assert snapshots.steps_of(run) == [0, 2, 5, 8, 10]
     state = torch.load(run / "checkpoints/latest.pt", weights_only=True)["method"]
-    for name, value in snapshots.last_encoder(run).state_dict().items():
+    [(at_start, first), (at_end, last)] = snapshots.encoders_of(run, {0, 10})
+    assert (at_start, at_end) == (0, 10)
+    for name, value in last.state_dict().items():
         assert torch.equal(value, state[f"encoder.{name}"])
-    [(step, first)] = snapshots.encoders_of(run, {0})
-    assert step == 0
     assert not first.training
     (run / "snapshots/step-00000008.safetensors").write_bytes(b"broken")
     with pytest.raises(UserError, match=r"snapshot .*00008\.safetensors cannot be read"):

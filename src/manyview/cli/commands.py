@@ -176,7 +176,7 @@ class Diagnose:
         from rich.table import Table
         from rich.text import Text
 
-        from manyview.diagnose import findings
+        from manyview.diagnose.rules import findings
 
         found = findings(self.run)
         grid = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
@@ -205,8 +205,8 @@ class Views:
 
     def draw(self, flags: list[str]) -> None:
         from manyview import counter
+        from manyview.data.source import readable
         from manyview.methods import find
-        from manyview.report.pictures import readable
         from manyview.run.build import build_augment
         from manyview.run.flags import parse_run
         from manyview.views import gallery
@@ -216,7 +216,8 @@ class Views:
             method, [*flags, "--out", str(self.out)], prog=f"manyview views --method {method.name}"
         )
         augment = build_augment(method, config)
-        shown = dict(islice(readable(source, counter.permutation(len(source), config.run.seed)), self.samples))
+        order = counter.permutation(len(source), config.run.seed).tolist()
+        shown = dict(islice(readable(source, order), self.samples))
         images, ids = list(shown.values()), [source.id(number) for number in shown]
         split = method.encoder_config(config.method, config.encoder).split
         try:

@@ -1,10 +1,9 @@
-"""`python -m manyview.cost.point`: time and peak memory of one kind of step, in a process of its own, as one line
-of JSON.
+"""`python -m manyview.cost.point SETTINGS`: time and peak memory of one kind of step, in a process of its own; both the
+settings and the answer are a line of JSON.
 
 The most resident memory is a property of a whole process, and an allocator keeps what it once had: hence a fresh one.
 """
 
-import argparse
 import json
 import os
 import resource
@@ -22,7 +21,7 @@ import torch
 
 from manyview.allocator import keep_freed_memory
 from manyview.cost.steps import QUEUE, Ready, augmentation, endless, forward_pass, loop, method_config, method_of
-from manyview.methods import described, find
+from manyview.methods import find
 
 __all__ = ["ALL_BRANCHES", "FORWARD", "config_of", "measured"]
 
@@ -31,9 +30,8 @@ FORWARD, ALL_BRANCHES = "forward pass", "vanilla, all branches"
 
 def measured(kind: str, settings: Mapping[str, int | str], *, threads: int, repeats: int) -> dict[str, float]:
     """What a process of its own finds: seconds (median, least, most) of a step and its peak memory in bytes."""
-    flags = [part for name, value in settings.items() for part in (f"--{name}", str(value))]
-    flags += ["--threads", str(threads), "--repeats", str(repeats)]
-    command = [sys.executable, "-m", "manyview.cost.point", kind, *flags]
+    asked = json.dumps({"kind": kind, **settings, "threads": threads, "repeats": repeats})
+    command = [sys.executable, "-m", "manyview.cost.point", asked]
     # Alone in its process a step has the threads' habits that a user's has.
     env = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=env)
@@ -42,8 +40,10 @@ def measured(kind: str, settings: Mapping[str, int | str], *, threads: int, repe
 
 
 def measure(
-    kind: str, *, keys: int, queue: int, batch: int, repeats: int, backbone: str, size: int, device: str
-) -> dict[str, float]:
+    kind: str, *, batch: int, threads: int, repeats: int, keys: int = 5, queue: int = QUEUE, backbone: str = "tiny",
+    size: int = 32, device: str = "cpu",
+) -> dict[str, float]:  # fmt: skip
+    torch.set_num_threads(threads)
     images = torch.randint(0, 256, (batch, 3, size, size), dtype=torch.uint8)
     if kind == FORWARD:
         once: Any = forward_pass(Ready(augmentation(1, size), images).made[0], backbone=backbone)
@@ -103,21 +103,5 @@ def peak(device: str) -> int:
     return 1024 * int(status.partition("VmHWM:")[2].split()[0])
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kind", choices=[*described(), ALL_BRANCHES, FORWARD])
-    parser.add_argument("--keys", type=int, default=5)
-    parser.add_argument("--queue", type=int, default=QUEUE)
-    parser.add_argument("--batch", type=int, required=True)
-    parser.add_argument("--backbone", default="tiny")
-    parser.add_argument("--size", type=int, default=32)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--threads", type=int, required=True)
-    parser.add_argument("--repeats", type=int, required=True)
-    args = vars(parser.parse_args())
-    torch.set_num_threads(args.pop("threads"))
-    print(json.dumps(measure(args.pop("kind"), **args)))
-
-
 if __name__ == "__main__":
-    main()
+    print(json.dumps(measure(**json.loads(sys.argv[1]))))

@@ -5,7 +5,8 @@ import hashlib
 import os
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,6 +32,7 @@ __all__ = [
     "digest",
     "holdout",
     "note",
+    "readable",
     "track",
 ]
 
@@ -271,6 +273,13 @@ def check_unreadable(count: int, total: int, listing: str | os.PathLike[str]) ->
             f"{count:,} of {total:,} images cannot be read, more than {UNREADABLE_SHARE:.0%}: "
             f"repair or remove them (see {os.fspath(listing)})"
         )
+
+
+def readable(source: Source, numbers: Iterable[int]) -> Iterator[tuple[int, dict[str, Tensor]]]:
+    """Numbers and fields of these samples, without those that cannot be read."""
+    for number in numbers:
+        with suppress(Unreadable):
+            yield number, source.read(number)
 
 
 def track(items: Iterable[T], description: str, total: int | None = None, *, show: bool = True) -> Iterable[T]:

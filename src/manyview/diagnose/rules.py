@@ -3,14 +3,15 @@
 import math
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Literal, get_args
 
-from manyview.diagnose.facts import Facts
+from manyview.diagnose.facts import Facts, read_facts
 from manyview.diagnose.words import chance_level, measured, percent, points
 from manyview.evaluate.records import number
 
-__all__ = ["LEVELS", "Finding", "Level", "judge"]
+__all__ = ["LEVELS", "Finding", "Level", "findings", "judge"]
 
 Level = Literal["problem", "warning", "good", "unknown"]
 LEVELS: tuple[Level, ...] = get_args(Level)
@@ -24,6 +25,11 @@ class Finding:
     about: str
     text: str
     advice: str = ""  # what to do, with the flag; empty where all is well
+
+
+def findings(run: Path) -> list[Finding]:
+    """What the numbers of a run say about it, worst first."""
+    return judge(read_facts(run))
 
 
 def judge(facts: Facts) -> list[Finding]:

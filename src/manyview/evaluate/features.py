@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from manyview.atomic import replacing
 from manyview.data.loader import read_ahead
-from manyview.data.source import Source, Unreadable, cache_directory, track
+from manyview.data.source import Source, cache_directory, readable, track
 from manyview.encoders import FrozenEncoder
 from manyview.errors import UserError
 from manyview.fields import FIELDS, IMAGE
@@ -273,16 +273,10 @@ class _Read:
         """Fields (n, c, size, size) of those of the samples (N,) that can be read, and their numbers (n,)."""
         if self.source.size is not None:
             return self.prepare(self.source.batch(index)), index
-        samples, kept = [], []
-        for number in index.tolist():
-            try:
-                samples.append(self.prepare(self.source.read(number)))
-            except Unreadable:
-                continue
-            kept.append(number)
+        samples = {number: self.prepare(fields) for number, fields in readable(self.source, index.tolist())}
         names = self.source.selected if samples else ()
-        fields = {name: torch.stack([sample[name] for sample in samples]) for name in names}
-        return fields, torch.tensor(kept, dtype=torch.int64)
+        fields = {name: torch.stack([sample[name] for sample in samples.values()]) for name in names}
+        return fields, torch.tensor(list(samples), dtype=torch.int64)
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """Weighted k-nearest-neighbour classification: no training, no choice to make, hence the first look at an encoder."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -10,7 +9,7 @@ from torch.nn import functional as F
 
 from manyview.bounds import AtLeastOne, Positive
 from manyview.data.source import Source, track
-from manyview.encoders import Encoder, FrozenEncoder
+from manyview.encoders import FrozenEncoder
 from manyview.evaluate.features import Features, extract
 from manyview.evaluate.protocol import FeatureProtocol
 from manyview.evaluate.result import Result
@@ -50,20 +49,10 @@ def class_scores(train: Features, test: Features, protocol: Knn, *, chunk: int =
 
 
 def knn_accuracy(
-    encoder: Encoder,
-    source: Source,
-    test_source: Source,
-    *,
-    image_size: int,
-    mean: Sequence[float],
-    std: Sequence[float],
-    protocol: Knn = Knn(),
-    batch_size: int = 256,
-    workers: int = 0,
+    encoder: FrozenEncoder, source: Source, test_source: Source, *, protocol: Knn = Knn(), workers: int = 0
 ) -> float:
-    """Top-1 of kNN on a frozen copy: modes and statistics of `encoder` are not touched."""
-    frozen = FrozenEncoder.of(encoder, image_size=image_size, mean=mean, std=std)
-    train, test = (extract(frozen, each, batch_size=batch_size, workers=workers) for each in (source, test_source))
+    """Top-1 of kNN alone, without its interval."""
+    train, test = (extract(encoder, each, workers=workers) for each in (source, test_source))
     return share_right(class_scores(train, test, protocol), test.labels)
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from manyview.report.style import STYLE
 
-__all__ = ["Markup", "document", "join", "note", "picture", "table", "tag"]
+__all__ = ["Markup", "document", "embedded", "join", "note", "picture", "table", "tag"]
 
 _VOID = {"img", "meta", "link", "br"}
 _PIXELATED = 64  # px; smaller images are shown enlarged
@@ -42,7 +42,7 @@ def note(*children: str) -> Markup:
     return tag("p", *children, class_="note")
 
 
-def table(caption: str, header: list[str], rows: list[list[str]], *, class_: str = "") -> Markup:
+def table(caption: str, header: Sequence[str], rows: Sequence[Sequence[str]], *, class_: str = "") -> Markup:
     """The first cell of each row is its header. Wide tables scroll within themselves, by keyboard too."""
     head = tag("thead", tag("tr", *(tag("th", cell, scope="col") for cell in header))) if header else Markup()
     lines = [tag("tr", tag("th", row[0], scope="row"), *(tag("td", cell) for cell in row[1:])) for row in rows]
@@ -57,9 +57,14 @@ def picture(image: Tensor, alt: str, title: str = "") -> Markup:
     kind, options = ("png", {}) if small else ("jpeg", {"quality": 88})
     buffer = io.BytesIO()
     Image.fromarray(image.permute(1, 2, 0).contiguous().numpy()).save(buffer, kind, **options)
-    data = base64.b64encode(buffer.getvalue()).decode("ascii")
     attributes = {"title": title} if title else {}
-    return tag("img", src=f"data:image/{kind};base64,{data}", alt=alt, class_="pixels" if small else "", **attributes)
+    return embedded(buffer.getvalue(), kind, alt, class_="pixels" if small else "", **attributes)
+
+
+def embedded(image: bytes, kind: str, alt: str, **attributes: str) -> Markup:
+    """The content of an image file as an <img> that carries it."""
+    data = base64.b64encode(image).decode("ascii")
+    return tag("img", src=f"data:image/{kind};base64,{data}", alt=alt, **attributes)
 
 
 def document(

@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from manyview import counter
-from manyview.data.source import Source, Subset, Unreadable
-from manyview.diagnose import (
+from manyview.data.source import Source, Subset, readable
+from manyview.diagnose.embeddings import (
     alignment,
     different_similarity,
     effective_rank,
@@ -34,9 +34,9 @@ __all__ = [
     "nearest_others",
     "neighbourhood",
     "one_of_each_class",
-    "readable",
     "shuffled",
     "thumbnail",
+    "view_features",
 ]
 
 _TAG = 0x7265706F7274  # keeps the choice of samples apart from other uses of the seed
@@ -71,7 +71,7 @@ class Neighbourhood:
 
 @dataclass(frozen=True)
 class Geometry:
-    """Numbers of one encoder's features, centred and of unit length, by the functions of `manyview.diagnose`."""
+    """Numbers of one encoder's features, centred and of unit length, by the functions of `diagnose.embeddings`."""
 
     same: Tensor  # (N,) similarity of the views of each image
     different: Tensor  # (N(N-1)/2,) similarity of the views of two images
@@ -114,12 +114,13 @@ def collect(
     """
     source, order = source.select(dict.fromkeys((IMAGE, *augment.fields))), shuffled(source, seed)
     shown = tuple(
-        _sample_views(source, augment, number, sample) for number, sample in islice(readable(source, order), rows)
+        _sample_views(source, augment, number, sample)
+        for number, sample in islice(readable(source, order.tolist()), rows)
     )
     if encoder is None:
         return Pictures(source.name, shown)
     encoders = {"trained": encoder} if random is None else {"trained": encoder, "random": random}
-    views = _view_features(encoders, augment, islice(readable(source, order), pairs))
+    views = view_features(encoders, augment, islice(readable(source, order.tolist()), pairs))
     part = Subset(source, order[:pool])
     features = {name: extract(each, part, batch_size=64, progress=progress) for name, each in encoders.items()}
     near = {name: nearest_others(each.embeddings, neighbours) for name, each in features.items()}
@@ -141,15 +142,6 @@ def shuffled(source: Source, seed: int) -> Tensor:
     return counter.permutation(len(source), seed, _TAG)
 
 
-def readable(source: Source, order: Tensor) -> Iterator[tuple[int, dict[str, Tensor]]]:
-    """Numbers and fields of the samples `order`, without those that cannot be read."""
-    for number in order.tolist():
-        try:
-            yield number, source.read(number)
-        except Unreadable:
-            continue
-
-
 def _sample(source: Source, number: int, sample: Mapping[str, Tensor]) -> Sample:
     label = None if source.labels is None else source.classes[int(source.labels[number])]
     return Sample(source.id(number), thumbnail(sample[IMAGE]), label)
@@ -162,7 +154,7 @@ def _sample_views(source: Source, augment: Augment, number: int, sample: Mapping
 
 
 @torch.no_grad()
-def _view_features(
+def view_features(
     encoders: Mapping[str, FrozenEncoder], augment: Augment, samples: Iterator[tuple[int, dict[str, Tensor]]]
 ) -> dict[str, Tensor]:
     """Features (V, N, F) by encoder; a few samples at a time, as their views may be large."""

@@ -17,7 +17,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 from torch import Tensor
 
-from manyview.diagnose import separation
+from manyview.diagnose.embeddings import separation
 from manyview.evaluate.result import Metric
 
 __all__ = ["DIFFERENT", "RANDOM", "TRAINED", "layer_plot", "line_plot", "similarity_plot", "smooth"]

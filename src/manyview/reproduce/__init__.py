@@ -12,7 +12,7 @@ from rich.table import Table as Grid
 from manyview.data import open_source
 from manyview.errors import Stopped, UserError
 from manyview.reproduce.job import Store, place
-from manyview.reproduce.page import write_files, write_results
+from manyview.reproduce.page import left_out, write_files, write_results
 from manyview.reproduce.recipe import Recipe
 from manyview.reproduce.recipes import RECIPES, find
 from manyview.reproduce.resolved import images_in_words
@@ -104,11 +104,8 @@ def announce(recipe: Recipe, setting: Setting, out: Path, store: Store, console:
     if setting.quick:
         budget += "; a quick test: few steps of small batches, the numbers mean nothing"
     console.print(f"{escape(budget)}\nruns under {out / 'jobs'}, results in {store.path()}", soft_wrap=True)
-    if outdated := store.outdated(jobs):
-        console.print(
-            f"{len(outdated)} rows do not count, as they came from other settings ({escape(outdated[0])})",
-            soft_wrap=True,
-        )
+    for rows in left_out(store.outdated(jobs)):
+        console.print(f"not counted: {escape(rows)}", soft_wrap=True)
 
 
 def complain(recipe: Recipe, outcome: Outcome) -> None:

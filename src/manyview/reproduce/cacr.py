@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from manyview.cost.fit import fit
 from manyview.evaluate.knn import Knn
 from manyview.evaluate.linear import Linear
 from manyview.evaluate.linear_adam import LinearAdam
@@ -539,7 +538,9 @@ def line_of_times(_: Found, values: Values) -> str:
     times = {count: values[f"CACR, {count}"] for count in TABLE14_MS if f"CACR, {count}" in values}
     if len(times) < 2:
         return ""
-    slope, start = fit([(float(count), statistics.mean(each.values())) for count, each in times.items()])
+    slope, start = statistics.linear_regression(
+        list(times), [statistics.mean(each.values()) for each in times.values()]
+    )
     return f"Fitted line: {start:.3g} ms, and {slope:.3g} ms more for each positive."
 
 

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from torch.nn import functional as F
 
 from manyview.data import open_source
-from manyview.diagnose import estimate_mutual_information
+from manyview.diagnose.mine import estimate_mutual_information
 from manyview.evaluate.knn import Knn
 from manyview.evaluate.linear import Linear
 from manyview.evaluate.linear_adam import LinearAdam

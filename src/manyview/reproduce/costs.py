@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from statistics import linear_regression
 from typing import Any, ClassVar
 
 from matplotlib.figure import Figure
 
-from manyview.cost.fit import fit
 from manyview.errors import UserError
 from manyview.reproduce.job import Store, Weighing, machine
 from manyview.reproduce.plots import figure
@@ -72,7 +72,7 @@ class Costs(Sweep):
         slopes: dict[str, dict[int, float]] = {}
         for (method, seed), line in points.items():
             if len(line) > 1:
-                slopes.setdefault(f"{ONE_MORE}{method}", {})[seed] = fit(line)[0]
+                slopes.setdefault(f"{ONE_MORE}{method}", {})[seed] = linear_regression(*zip(*line, strict=True)).slope
         return {**values, **slopes}
 
     def tables(self, found: Found) -> list[Table]:

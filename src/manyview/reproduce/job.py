@@ -4,24 +4,22 @@ them `settings.json` holds the resolved settings that rows came from, by their d
 """
 
 import csv
-import fcntl
 import hashlib
 import io
 import json
-import os
 import re
 import shutil
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from rich.console import Console
 
-from manyview.atomic import replacing
+from manyview.atomic import locked, replacing
 from manyview.cost.point import config_of, measured
 from manyview.diagnose.facts import read_facts
 from manyview.errors import UserError
@@ -31,17 +29,16 @@ from manyview.reproduce.setting import ON_SCENES, Setting
 from manyview.run import checkpoint
 from manyview.run.build import build_augment
 from manyview.run.device import pick_device
-from manyview.run.files import CHECKPOINTS, CONFIG, ENCODER, PAGE
+from manyview.run.files import CHECKPOINTS, ENCODER, PAGE
 from manyview.run.flags import open_training, parse_run
 from manyview.run.pretrain import pretrain, report, resume
 from manyview.run.saved import saved_config
 
-__all__ = ["LOCK", "Job", "Look", "Row", "Store", "Training", "Weighing", "alone", "machine", "place", "to_csv"]
+__all__ = ["Job", "Look", "Row", "Store", "Training", "Weighing", "known", "machine", "place", "to_csv"]
 
-LOCK = "lock"  # the file that a process holds while it works in a place
 IMAGES, RUN = "images", "run"  # columns that recipes do not see: of which images a row is, and of which settings
 SETTINGS = "settings.json"
-REPEATS, ONE_AT_A_TIME = 5, "weighing.lock"
+REPEATS, ONE_AT_A_TIME = 5, "weighing"
 
 Row = dict[str, str]  # a line of a file of results, by column
 
@@ -106,12 +103,17 @@ class Training(Job):
         run = directory / "run"
         self.carry_on(run, setting, console)
         found: list[Row] = [dict(self.keys)]
-        spent = read_facts(run).seconds or 0.0
-        fresh = any(not kept_at(look, directory / "looks").exists() for look in self.looks)
+        spent, fresh = read_facts(run).seconds or 0.0, False
         for look in self.looks:
-            rows, seconds = looked_at(look, run, setting, directory / "looks")
-            found = [{**row, **more} for row in found for more in rows]
-            spent += seconds
+            path = directory / "looks" / f"{look.name}-{digest([repr(look)])}.json"
+            if not path.exists():  # else another recipe has looked already
+                start, fresh = time.perf_counter(), True
+                seen = {"rows": look(run, setting), "seconds": round(time.perf_counter() - start, 3)}
+                with replacing(path) as file:
+                    file.write(json.dumps(seen).encode())
+            kept = json.loads(path.read_text(encoding="utf-8"))
+            found = [{**row, **more} for row in found for more in kept["rows"]]
+            spent += kept["seconds"]
         if fresh:  # its page was written at the end of the training, without the evaluations
             method, config = saved_config(run)
             report(run, open_training(method, config), build_augment(method, config), console)
@@ -119,38 +121,20 @@ class Training(Job):
 
     def carry_on(self, run: Path, setting: Setting, console: Console) -> None:
         """Starts the run, resumes it where it was interrupted, or leaves it alone when it is done."""
-        if (run / CONFIG).exists() and setting.images:
-            method, config = saved_config(run)
-            stored = {name: value for name, (value, _) in of_config(method.name, config).items()}
-            if others := differing(stored, self.trained(setting.images)):
-                raise UserError(f"{run} was made with other settings ({'; '.join(others)}): move it away")
-        if all((run / name).exists() for name in (ENCODER, PAGE)):
+        done = all((run / name).exists() for name in (ENCODER, PAGE))
+        if not done and not checkpoint.kept(run / CHECKPOINTS):
+            shutil.rmtree(run, ignore_errors=True)  # it ended before its first checkpoint
+            method = find(self.words[0])
+            own = ["--data", setting.train, "--out", str(run), "--device", setting.device]
+            config, source = parse_run(method, [*self.words[1:], *own, "--workers", str(setting.workers)])
+            pretrain(method, config, source, console)
             return
-        if checkpoint.kept(run / CHECKPOINTS):
-            method, config = saved_config(run)
+        method, config = saved_config(run)
+        stored = {name: value for name, (value, _) in of_config(method.name, config).items()}
+        if setting.images and (others := differing(stored, self.trained(setting.images))):
+            raise UserError(f"{run} was made with other settings ({others}): move it away")
+        if not done:
             resume(run, method, config, open_training(method, config), console)
-            return
-        shutil.rmtree(run, ignore_errors=True)  # it ended before its first checkpoint
-        method = find(self.words[0])
-        own = ["--data", setting.train, "--out", str(run), "--device", setting.device]
-        config, source = parse_run(method, [*self.words[1:], *own, "--workers", str(setting.workers)])
-        pretrain(method, config, source, console)
-
-
-def looked_at(look: Look, run: Path, setting: Setting, kept: Path) -> tuple[list[Row], float]:
-    """What the look finds, and the seconds that it took; kept, so that another recipe need not look again."""
-    path = kept_at(look, kept)
-    if not path.exists():
-        start = time.perf_counter()
-        rows = look(run, setting)
-        with replacing(path) as file:
-            file.write(json.dumps({"rows": rows, "seconds": round(time.perf_counter() - start, 3)}).encode())
-    record = json.loads(path.read_text(encoding="utf-8"))
-    return record["rows"], record["seconds"]
-
-
-def kept_at(look: Look, kept: Path) -> Path:
-    return kept / f"{look.name}-{digest([repr(look)])}.json"
 
 
 @dataclass(frozen=True)
@@ -174,8 +158,7 @@ class Weighing(Job):
         size = {**self.size, "device": str(pick_device(setting.device))}
         if setting.quick:
             size |= {"batch": 8, "queue": 64}
-        with open(directory.parent / ONE_AT_A_TIME, "w", encoding="utf-8") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # several processes may share a recipe, but not the cores that are timed
+        with locked(directory.parent / ONE_AT_A_TIME):  # processes may share a recipe, but not the cores that are timed
             start = time.perf_counter()
             found = measured(self.kind, size, threads=setting.threads, repeats=1 if setting.quick else REPEATS)
             spent = time.perf_counter() - start
@@ -196,19 +179,6 @@ def place(job: Job, setting: Setting, out: Path) -> Path:
 
 def digest(words: object) -> str:
     return hashlib.blake2b(json.dumps(words, sort_keys=True).encode(), digest_size=4).hexdigest()
-
-
-@contextmanager
-def alone(directory: Path) -> Iterator[bool]:
-    """Whether nobody else works there; a process that dies lets go."""
-    directory.mkdir(parents=True, exist_ok=True)
-    with open(directory / LOCK, "w", encoding="utf-8") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        yield True
 
 
 @dataclass(frozen=True)
@@ -235,48 +205,41 @@ class Store:
 
     def rows_of(self, job: Job) -> list[Row]:
         """None where the settings are no longer those that the rows came from."""
-        mine = self._with_keys(job)
-        same = self._same(job) if mine else set()
-        return [known(row) for row in mine if row[RUN] in same]
+        return [row for row, others in self._compared(job) if not others]
 
     def outdated(self, jobs: Sequence[Job]) -> list[str]:
         """For each row that has the keys of one of the jobs and came from other settings: what differs."""
-        stored, found = self._settings(), []
-        for job in jobs:
-            for row in self._with_keys(job) if not job.waits_for else ():
-                if row[RUN] not in stored:
-                    found.append("settings unknown")
-                elif others := differing(stored[row[RUN]], job.settings(self.images)):
-                    found.append("; ".join(others))
-        return found
+        return [others for job in jobs if not job.waits_for for _, others in self._compared(job) if others]
 
     def add(self, job: Job, columns: Sequence[str], rows: Sequence[Row]) -> None:
         """Unless another process has done so; several may share the work."""
-        with _locked(self.directory):
+        with locked(self.directory / SETTINGS):
             if self.rows_of(job):
                 return
             settings = {name: value for name, (value, _) in job.settings(self.images).items()}
             path, mine = self.path(job.table), {RUN: digest(settings)}
             mine |= {} if self.images is None else {IMAGES: self.images}
             everything = [*self._all(path), *({**row, **mine} for row in rows)]
-            stored = self._settings()
-            if mine[RUN] not in stored:  # first, as a row without its settings would not count
-                write_settings(self.directory / SETTINGS, stored | {mine[RUN]: settings})
+            stored = self._settings() | {mine[RUN]: settings}
+            lines = [f'"{name}": {json.dumps(stored[name], ensure_ascii=False)}' for name in sorted(stored)]
+            with replacing(self.directory / SETTINGS) as file:  # first, as a row without its settings would not count
+                file.write(("{\n" + ",\n".join(lines) + "\n}\n").encode())
             with replacing(path) as file:
                 file.write(to_csv((*columns, *mine), everything).encode())
 
     def adopt(self, job: Job, columns: Sequence[str]) -> bool:
         """Whether another recipe did the same work and looked at it in the same way: then its rows are these too."""
-        if self.images is None or not self._settings():
+        if self.images is None:
             return False  # steps are measured on other machines, and at other times
-        same, measured = self._same(job), {name for name in columns if name not in job.keys}
+        same = {run for run, others in self._others(job).items() if not others}
+        measured = {name for name in columns if name not in job.keys}
         for path in sorted(self.directory.glob("*.csv")):
             if path.stem.endswith(ON_SCENES) != self.suffix.endswith(ON_SCENES):
                 continue  # as many images of as many classes are not the same ones
             rows: list[Row] = []
             with suppress(UserError, OSError, ValueError, csv.Error):  # a file of somebody else, maybe damaged
                 rows = [row for row in self._of_images(path) if row[RUN] in same]
-                rows = [row for row in rows if row.get("seed") == job.keys.get("seed")]
+            rows = [row for row in rows if row.get("seed") == job.keys.get("seed")]
             if rows and rows[0].keys() >= measured:
                 keys = {name: value for name, value in rows[0].items() if name not in measured}
                 alike = [row for row in rows if row.items() >= keys.items()]  # of one job, where several are alike
@@ -294,10 +257,17 @@ class Store:
                 "move it away"
             )
 
-    def _same(self, job: Job) -> set[str]:
-        """Digests of the settings that are those of the job."""
-        today = job.settings(self.images)
-        return {name for name, stored in self._settings().items() if not differing(stored, today)}
+    def _compared(self, job: Job) -> list[tuple[Row, str]]:
+        """The rows that have the keys of the job, each with what parts its settings from today's."""
+        rows = [row for row in self._of_images(self.path(job.table)) if row.items() >= job.keys.items()]
+        others = self._others(job) if rows else {}
+        return [(known(row), others.get(row[RUN], "settings unknown")) for row in rows]
+
+    def _others(self, job: Job) -> dict[str, str]:
+        """What parts stored settings, by their digest, from those of the job; empty where nothing does."""
+        stored = self._settings()
+        today = job.settings(self.images) if stored else {}
+        return {run: differing(settings, today) for run, settings in stored.items()}
 
     def _settings(self) -> dict[str, dict[str, Any]]:
         path = self.directory / SETTINGS
@@ -306,9 +276,6 @@ class Store:
         except ValueError as error:
             raise UserError(f"{path} is damaged ({error}): restore it, rows do not count without it") from error
         return found
-
-    def _with_keys(self, job: Job) -> list[Row]:
-        return [row for row in self._of_images(self.path(job.table)) if row.items() >= job.keys.items()]
 
     def _of_images(self, path: Path) -> list[Row]:
         rows = self._all(path)
@@ -342,21 +309,3 @@ def to_csv(columns: Sequence[str], rows: Sequence[Row]) -> str:
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
-
-
-def write_settings(path: Path, settings: dict[str, dict[str, Any]]) -> None:
-    """A line for each, so that a row more is a line more."""
-    lines = ",\n".join(f'"{name}": {json.dumps(settings[name], ensure_ascii=False)}' for name in sorted(settings))
-    with replacing(path) as file:
-        file.write(f"{{\n{lines}\n}}\n".encode())
-
-
-@contextmanager
-def _locked(directory: Path) -> Iterator[None]:
-    directory.mkdir(parents=True, exist_ok=True)
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,8 +18,7 @@ from manyview import counter
 from manyview.atomic import replacing
 from manyview.data import Source, holdout, open_source
 from manyview.data.source import track
-from manyview.diagnose import positive_similarity
-from manyview.diagnose.embeddings import separation
+from manyview.diagnose.embeddings import positive_similarity, separation
 from manyview.diagnose.monitor import SAMPLES, VIEWS, ContrastMonitor
 from manyview.encoders import Encoder, FrozenEncoder, load
 from manyview.errors import UserError
@@ -30,14 +30,14 @@ from manyview.evaluate.records import Record
 from manyview.evaluate.run import evaluate
 from manyview.evaluate.split import open_test
 from manyview.fields import IMAGE
-from manyview.report.pictures import thumbnail
+from manyview.report.pictures import thumbnail, view_features
 from manyview.reproduce.job import Row
 from manyview.reproduce.setting import Setting
 from manyview.run.build import build_augment
 from manyview.run.device import pick_device
 from manyview.run.files import read_config
 from manyview.run.saved import saved_config
-from manyview.run.snapshots import encoders_of, last_encoder, steps_of
+from manyview.run.snapshots import encoders_of, steps_of
 from manyview.views import Augment, policy
 
 __all__ = [
@@ -60,11 +60,7 @@ class Accuracy:
         return "-".join((*(type(protocol).__name__.lower() for protocol in self.protocols), *self.views))
 
     def __call__(self, run: Path, setting: Setting) -> list[Row]:
-        records = evaluate(
-            run, self.protocols, setting.train, setting.test, views=self.views, random=False,
-            workers=setting.workers, device=pick_device(setting.device),
-        )  # fmt: skip
-        return [dict(map(_column, records))]
+        return [dict(map(_column, evaluated(run, self.protocols, setting, views=self.views, random=False)))]
 
 
 @dataclass(frozen=True)
@@ -80,18 +76,14 @@ class BesideRandom:
         return "-".join(("beside-random", *(",".join(views) for views in self.groups if views)))
 
     def __call__(self, run: Path, setting: Setting) -> list[Row]:
-        found: dict[tuple[tuple[str, ...], str], Row] = {}
-        seed = saved_config(run)[1].run.seed  # random weights are others for each run
+        seed, rows = saved_config(run)[1].run.seed, []  # random weights are others for each run
         for views in self.groups:
-            records = evaluate(
-                run, self.protocols, setting.train, setting.test, views=views, seed=seed, workers=setting.workers,
-                device=pick_device(setting.device),
-            )  # fmt: skip
-            for record in records:
-                named = {"view": ",".join(views)} if views else {}
-                row = found.setdefault((views, record.encoder), {**named, "encoder": record.encoder})
-                row |= dict([_column(record)])
-        return list(found.values())
+            records = evaluated(run, self.protocols, setting, views=views, seed=seed)
+            named = {"view": ",".join(views)} if views else {}
+            for encoder in ("random", "trained"):
+                columns = (_column(record) for record in records if record.encoder == encoder)
+                rows.append({**named, "encoder": encoder, **dict(columns)})
+        return rows
 
 
 @dataclass(frozen=True)
@@ -118,15 +110,14 @@ class EntropyCurve:
 
     def __call__(self, run: Path, setting: Setting) -> list[Row]:
         method, config = saved_config(run)
-        images, device = tested_images(setting), pick_device(setting.device)
-        samples = SAMPLES if setting.scale == "laptop" else len(images)  # the paper takes every batch
+        images = tested_images(setting)
         monitor = ContrastMonitor(
             images, build_augment(method, config), name=images.name, t_neg=T_NEG, workers=setting.workers,
-            samples=samples,
+            samples=setting.pick(SAMPLES, len(images)),  # the paper takes every batch
         )  # fmt: skip
         rows = []
         for step, encoder in track(encoders_of(run), "entropy of the snapshots", len(steps_of(run))):
-            seen = monitor(encoder.to(device))
+            seen = monitor(encoder.to(pick_device(setting.device)))
             numbers = {name: f"{seen[name]:.4f}" for name in ("entropy", "max_entropy", "uniformity")}
             rows.append({**place_in_run(run, step), **numbers})
         return rows
@@ -147,12 +138,17 @@ class AccuracyCurve:
         look, rows = build_augment(method, config), []
         for step, encoder in encoders_of(run):
             frozen = FrozenEncoder.of(encoder, image_size=config.views.image_size, mean=look.mean, std=look.std)
-            [record] = evaluate(
-                frozen, self.protocol, setting.train, setting.test, random=False, workers=setting.workers,
-                device=pick_device(setting.device),
-            )  # fmt: skip
+            [record] = evaluated(frozen, (self.protocol,), setting, random=False)
             rows.append({**place_in_run(run, step), "linear": _column(record)[1]})
         return rows
+
+
+def evaluated(
+    encoder: Path | FrozenEncoder, protocols: Sequence[Protocol], setting: Setting, **more: Any
+) -> list[Record]:
+    """`more` is what else `evaluate` takes."""
+    device = pick_device(setting.device)
+    return evaluate(encoder, protocols, setting.train, setting.test, workers=setting.workers, device=device, **more)
 
 
 def tested_images(setting: Setting) -> Source:
@@ -191,12 +187,13 @@ class Batch:
     originals: list[Tensor]
 
     @torch.no_grad()
-    def distances(self, encoder: Encoder) -> tuple[Tensor, Tensor, Tensor]:
-        """Unit embeddings (V + N - 1, D) of the query, its positives and its negatives, and the squared distances from
-        the query to the positives (V - 1,) and to the negatives (N - 1,)."""
+    def distances(self, encoder: Encoder) -> tuple[Tensor, dict[str, Tensor]]:
+        """Unit embeddings (V + N - 1, D) of the query, its positives and its negatives, and by these roles the squared
+        distances to the query, (1,), (V - 1,) and (N - 1,)."""
         own = encoder.forward(self.views[:, 0])  # (V, D)
         others = encoder.forward(self.views[0, 1:])  # (N - 1, D)
-        return torch.cat([own, others]), 2 - 2 * own[1:] @ own[0], 2 - 2 * others @ own[0]
+        near, far = 2 - 2 * own[1:] @ own[0], 2 - 2 * others @ own[0]
+        return torch.cat([own, others]), {"query": torch.zeros(1), "positive": near, "negative": far}
 
 
 def batch_of(run: Path, setting: Setting, size: int) -> Batch:
@@ -218,22 +215,21 @@ class Weights:
     name: str = "weights"
 
     def __call__(self, run: Path, setting: Setting) -> list[Row]:
-        _, config = saved_config(run)
+        settings = saved_config(run)[1].method
         batch = batch_of(run, setting, self.size)
-        _, near, far = batch.distances(last_encoder(run))
-        found = {
-            "positive": (near, (config.method.t_pos * near).softmax(0)),
-            "negative": (far, (-config.method.t_neg * far).softmax(0)),
-        }
-        order = {role: weight.argsort(descending=True) for role, (_, weight) in found.items()}
+        _, encoder = next(encoders_of(run, steps_of(run)[-1:]))
+        _, distances = batch.distances(encoder)
+        signs = {"positive": settings.t_pos, "negative": -settings.t_neg}
+        weights = {role: (sign * distances[role]).softmax(0) for role, sign in signs.items()}
+        order = {role: weight.argsort(descending=True) for role, weight in weights.items()}
         ends = torch.cat([order["negative"][:SHOWN], order["negative"][-SHOWN:]])
         tiles = torch.cat([batch.pixels[:1, 0], batch.pixels[1:, 0][order["positive"]], batch.pixels[0, 1:][ends]])
         originals = {f"{ORIGINAL}{at}": batch.originals[at].numpy() for at in (0, *(1 + ends).tolist())}
         with replacing(run.parent / TILES) as file:
             np.savez(file, tiles=tiles.numpy(), **originals)
         return [
-            {"role": role, "rank": str(rank), "distance": f"{distance[at]:.4f}", "weight": f"{weight[at]:.5f}"}
-            for role, (distance, weight) in found.items()
+            {"role": role, "rank": str(rank), "distance": f"{distances[role][at]:.4f}", "weight": f"{weight[at]:.5f}"}
+            for role, weight in weights.items()
             for rank, at in enumerate(order[role].tolist(), 1)
         ]
 
@@ -247,20 +243,16 @@ class Map:
     name: str = "map"
 
     def __call__(self, run: Path, setting: Setting) -> list[Row]:
-        batch = batch_of(run, setting, self.size)
-        rows = []
+        batch, rows = batch_of(run, setting, self.size), []
         for step, encoder in encoders_of(run, self.times(run)):
-            points, near, far = batch.distances(encoder)
-            plane = TSNE(perplexity=min(30.0, (len(points) - 1) / 3), init="pca", random_state=0).fit_transform(
-                points.double().numpy()
-            )
-            plane = plane - plane[0]
-            roles = ["query", *["positive"] * len(near), *["negative"] * len(far)]
-            distances = [0.0, *near.tolist(), *far.tolist()]
-            when = place_in_run(run, step)
+            when, (points, distances) = place_in_run(run, step), batch.distances(encoder)
+            tsne = TSNE(perplexity=min(30.0, (len(points) - 1) / 3), init="pca", random_state=0)
+            plane = tsne.fit_transform(points.double().numpy())
+            places = (plane - plane[0]).tolist()
+            far = [(role, distance) for role, many in distances.items() for distance in many.tolist()]
             rows += [
                 {**when, "role": role, "x": f"{x:.3f}", "y": f"{y:.3f}", "distance": f"{distance:.4f}"}
-                for role, (x, y), distance in zip(roles, plane.tolist(), distances, strict=True)
+                for (role, distance), (x, y) in zip(far, places, strict=True)
             ]
         return rows
 
@@ -303,11 +295,12 @@ class Spread:
         encoder, source = load(run).to(pick_device(setting.device)), self.source(setting)
         plain = policy(config.views.augment, min_crop=config.views.min_crop, normalise=False)  # the encoder does it
         augment = Augment(plain, views=self.views, size=config.views.image_size, seed=config.run.seed)
-        chosen = counter.permutation(len(source), config.run.seed, _SPREAD_TAG)[: self.images].tolist()
-        parts = [
-            similarity_and_variance(_features(encoder, source, augment, chosen[start : start + _AT_ONCE]))
-            for start in track(range(0, len(chosen), _AT_ONCE), f"{self.views} views of each image")
-        ]
+        chosen = counter.permutation(len(source), config.run.seed, _SPREAD_TAG)[: self.images]
+        parts = []
+        for some in track(chosen.split(_AT_ONCE), f"{self.views} views of each image"):
+            samples = ((number, source.read(number)) for number in some.tolist())
+            features = view_features({"": encoder}, augment, samples)[""]
+            parts.append(similarity_and_variance(F.normalize(features, dim=-1)))
         similarities, variances = (torch.cat(each) for each in zip(*parts, strict=True))
         width = encoder.num_features
         return [
@@ -329,14 +322,6 @@ class Spread:
                 "name a larger set"
             )
         return source
-
-
-@torch.no_grad()
-def _features(encoder: FrozenEncoder, source: Source, augment: Augment, numbers: list[int]) -> Tensor:
-    """Unit features (V, n, F) of the views of some images."""
-    views = augment.views_of([source.read(number) for number in numbers], numbers, 0)[IMAGE].clamp(0, 1)
-    found = encoder(views.flatten(0, 1).to(encoder.mean.device)).cpu()
-    return F.normalize(found, dim=1).unflatten(0, views.shape[:2])  # type: ignore[no-any-return]
 
 
 def samples(rows: Sequence[Mapping[str, str]]) -> Tensor:

@@ -1,24 +1,25 @@
 """What recipes leave behind: a figure, its numbers and a page of each, and docs/RESULTS.md of all that were run."""
 
-import base64
 import io
 import os
+import re
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
 import manyview
 from manyview.atomic import replacing
-from manyview.diagnose import LEVELS, Finding, findings
+from manyview.diagnose.rules import LEVELS, Finding, findings
 from manyview.encoders import load
 from manyview.errors import UserError
-from manyview.report.html import Markup, document, join, table, tag
+from manyview.report.html import Markup, document, embedded, join, table, tag
 from manyview.report.summary import finding_list
 from manyview.report.versus import compare, neighbours_of_two
-from manyview.reproduce.job import Job, Store, place, to_csv
+from manyview.reproduce.job import Job, Row, Store, place, to_csv
 from manyview.reproduce.looks import tested_images
 from manyview.reproduce.markdown import fill
 from manyview.reproduce.markdown import table as markdown_table
@@ -30,20 +31,19 @@ from manyview.reproduce.setting import Setting
 from manyview.run.device import pick_device
 from manyview.run.files import CONFIG, ENCODER, PAGE
 
-__all__ = ["over_runs", "png", "titled", "write_files", "write_results"]
+__all__ = ["left_out", "over_runs", "png", "titled", "write_files", "write_results"]
 
 PER_INCH = 15  # letters of the title
 
 
 def write_files(recipe: Recipe, found: Found, outcome: Outcome, out: Path, directory: Path) -> None:
     """figure.png, figure.csv (one file for each table of results) and report.html."""
-    picture = png(titled(recipe, found))
-    files = {"figure.png": picture}
-    for name, rows in found.rows.items():
-        files[f"figure{'-' if name else ''}{name}.csv"] = to_csv(recipe.columns(name), rows).encode()
-    files[PAGE] = render(recipe, found, outcome, picture, out=out, directory=directory).encode()
-    for name, content in files.items():
-        with replacing(directory / name) as file:
+    picture, numbers = png(titled(recipe, found)), Store(directory, "figure")
+    page = render(recipe, found, outcome, picture, out=out, directory=directory)
+    files = {directory / "figure.png": picture, directory / PAGE: page.encode()}
+    files |= {numbers.path(name): to_csv(recipe.columns(name), rows).encode() for name, rows in found.rows.items()}
+    for path, content in files.items():
+        with replacing(path) as file:
             file.write(content)
 
 
@@ -64,18 +64,27 @@ def png(figure: Figure) -> bytes:
     return buffer.getvalue()
 
 
+def judgement(recipe: Recipe, found: Found) -> tuple[str, str]:
+    """What both pages say below the tables, in Markdown."""
+    claimed = f"**The paper:** {recipe.claim} **Expected on a laptop:** {recipe.expectation}"
+    return claimed, f"**Found:** {recipe.verdict(found)}"
+
+
 def render(recipe: Recipe, found: Found, outcome: Outcome, picture: bytes, *, out: Path, directory: Path) -> str:
-    data = base64.b64encode(picture).decode("ascii")
-    source, style = f"data:image/png;base64,{data}", "max-width: 100%; background: white"
-    image = tag("img", src=source, alt=recipe.title, style=style)
-    tables = (table(each.caption, list(each.header), [list(row) for row in each.rows]) for each in recipe.shown(found))
+    places = [(job, place(job, found.setting, out)) for job in outcome.jobs]
+    runs = {str(job): where / "run" for job, where in places if (where / "run" / CONFIG).exists()}
+    nothing = f"No run of this recipe is under {out.name}: only its results are known."
+    image = embedded(picture, "png", recipe.title, style="max-width: 100%; background: white")
+    tables = (table(each.caption, each.header, each.rows) for each in recipe.shown(found))
+    words = (*judgement(recipe, found), f"**Set-up:** {recipe.set_up(found.setting)}")
+    rows = [[str(job), _state(job, outcome), _link(where, directory)] for job, where in places]
     sections = [
         ("figure", "Figure", tag("figure", image)),
         ("results", "Our numbers beside the paper's", join(*tables)),
-        ("verdict", "Does the claim hold?", _verdict(recipe, found)),
-        ("diagnosis", "Diagnosis", _diagnosis(outcome, found, out)),
+        ("verdict", "Does the claim hold?", join(*map(paragraph, words))),
+        ("diagnosis", "Diagnosis", finding_list(over_runs(runs), nothing)),
         *_neighbours(recipe, outcome, found, out),
-        ("runs", "Runs", _runs(outcome, found, out, directory)),
+        ("runs", "Runs", table("Every run of the recipe", ["run", "state", "page"], rows)),
     ]
     return document(
         f"{recipe.name}: {recipe.where}",
@@ -86,40 +95,25 @@ def render(recipe: Recipe, found: Found, outcome: Outcome, picture: bytes, *, ou
 
 
 def _header(recipe: Recipe, found: Found, outcome: Outcome, links: Markup) -> Markup:
-    setting = found.setting
+    setting, left = found.setting, len(outcome.jobs) - len(outcome.done)
     seeds = f"seed{'s' * (len(setting.seeds) > 1)} {', '.join(map(str, setting.seeds))}"
-    facts = " · ".join([f"{setting.scale} scale", *([setting.data] if setting.data else []), seeds])
-    warnings = []
-    if not outcome.whole:
-        left = len(outcome.jobs) - len(outcome.done)
-        warnings.append(f"Incomplete: {left} of {len(outcome.jobs)} runs are missing or failed.")
-    if setting.quick:
-        warnings.append("A quick test: few steps of small batches. The numbers mean nothing.")
-    about = tag("p", f"{recipe.where} · recipe {recipe.name} · {facts}", class_="soft")
+    about = [recipe.where, f"recipe {recipe.name}", f"{setting.scale} scale", setting.data, seeds]
+    warnings = [f"Incomplete: {left} of {len(outcome.jobs)} runs are missing or failed."] * bool(left)
+    warnings += ["A quick test: few steps of small batches. The numbers mean nothing."] * setting.quick
     return tag(
-        "header", tag("h1", recipe.title), about, *(tag("p", each, class_="warning") for each in warnings), links
+        "header",
+        tag("h1", recipe.title),
+        tag("p", " · ".join(filter(None, about)), class_="soft"),
+        *(tag("p", each, class_="warning") for each in warnings),
+        links,
     )
 
 
-def _verdict(recipe: Recipe, found: Found) -> Markup:
-    parts = {
-        "The paper: ": recipe.claim,
-        "Expected on a laptop: ": recipe.expectation,
-        "Found: ": recipe.verdict(found),
-        "Set-up: ": recipe.set_up(found.setting),
-    }
-    return join(*(tag("p", tag("strong", start), _with_code(text)) for start, text in parts.items()))
-
-
-def _with_code(text: str) -> Markup:
-    """Recipes write names as Markdown does, for docs/RESULTS.md."""
-    return join(*(tag("code", part) if odd % 2 else part for odd, part in enumerate(text.split("`"))))
-
-
-def _diagnosis(outcome: Outcome, found: Found, out: Path) -> Markup:
-    runs = {str(job): place(job, found.setting, out) / "run" for job in outcome.jobs}
-    here = {name: run for name, run in runs.items() if (run / CONFIG).exists()}
-    return finding_list(over_runs(here), f"No run of this recipe is under {out.name}: only its results are known.")
+def paragraph(text: str) -> Markup:
+    """Of Markdown, of which recipes use `code` and **strong** words."""
+    parts = re.split(r"(`[^`]+`|\*\*[^*]+\*\*)", text)
+    kinds = {"`": "code", "*": "strong"}
+    return tag("p", *(tag(kinds[part[0]], part.strip("`*")) if odd % 2 else part for odd, part in enumerate(parts)))
 
 
 def _neighbours(recipe: Recipe, outcome: Outcome, found: Found, out: Path) -> list[tuple[str, str, Markup]]:
@@ -131,11 +125,6 @@ def _neighbours(recipe: Recipe, outcome: Outcome, found: Found, out: Path) -> li
     first, second = (load(run).to(pick_device(setting.device)) for run in runs)
     seen = compare(tested_images(setting), first, second, (str(rivals[0]), str(rivals[1])))
     return [("versus", "Two encoders", neighbours_of_two(seen))]
-
-
-def _runs(outcome: Outcome, found: Found, out: Path, directory: Path) -> Markup:
-    rows = [[str(job), _state(job, outcome), _link(place(job, found.setting, out), directory)] for job in outcome.jobs]
-    return table("Every run of the recipe", ["run", "state", "page"], rows)
 
 
 def _state(job: Job, outcome: Outcome) -> str:
@@ -220,42 +209,33 @@ def content(made: list[Section]) -> str:
 
 
 def sections(results: Path) -> Iterator[Section]:
-    for recipe in RECIPES.values():
-        for words, setting in SETTINGS.items():
-            yield from by_images(recipe, words, setting, results)
+    """One for each set of images that the files of a recipe have rows of."""
+    for recipe, (words, setting) in product(RECIPES.values(), SETTINGS.items()):
+        store = Store(results, recipe.name, setting.suffix, "" if recipe.takes_images else None)
+        sets: list[str | None] = [None]
+        if recipe.takes_images:
+            tables = {job.table for job in recipe.jobs(replace(setting, seeds=(0,)), store)}
+            sets = [*sorted({images for name in tables for images in store.sets(name)})]
+        for images in sets:
+            yield from section(recipe, words, setting, replace(store, images=images))
 
 
-def by_images(recipe: Recipe, words: str, setting: Setting, results: Path) -> list[Section]:
-    """A section for each set of images that the files have rows of."""
-    name = f"{recipe.name}{setting.suffix}"
-    if not recipe.takes_images:
-        return section(recipe, name, words, "", setting, Store(results, recipe.name, setting.suffix))
-    store = Store(results, recipe.name, setting.suffix, "")
-    tables = {job.table for job in recipe.jobs(replace(setting, seeds=(0,)), store)}
-    made = []
-    for images in sorted({images for name in tables for images in store.sets(name)}):
-        of_them = replace(store, images=images)
-        if images == USUAL[setting.data]:
-            made += section(recipe, name, words, f" --data {setting.data}", setting, of_them)
-        else:
-            like = Images(images)
-            what = f"{words}, {len(like)} images of {len(like.classes)} classes, {like.median_side} px"
-            made += section(recipe, f"{name}-{images.replace('/', '-')}", what, " --data DATA", setting, of_them)
-    return made
-
-
-def section(recipe: Recipe, name: str, words: str, data: str, setting: Setting, store: Store) -> list[Section]:
+def section(recipe: Recipe, words: str, setting: Setting, store: Store) -> list[Section]:
     """Empty where nothing was run in this setting."""
-    setting = replace(setting, seeds=tuple(sorted({int(row["seed"]) for row in store.rows()})))
+    name, data = f"{recipe.name}{setting.suffix}", f" --data {setting.data}" * recipe.takes_images
+    if store.images not in (None, USUAL[setting.data]):
+        like = Images(store.images)
+        words += f", {len(like)} images of {len(like.classes)} classes, {like.median_side} px"
+        name, data = f"{name}-{store.images.replace('/', '-')}", " --data DATA"
+    setting = of_seeds(setting, store.rows())
     jobs = recipe.jobs(setting, store)
-    outdated = left_out(store.outdated(jobs))
-    counting = recipe.found(jobs, store, setting)[""]
-    setting = replace(setting, seeds=tuple(sorted({int(row["seed"]) for row in counting})))
+    outdated = [f"**Not counted:** {rows}." for rows in left_out(store.outdated(jobs))]
+    setting = of_seeds(setting, recipe.found(jobs, store, setting)[""])
     jobs = recipe.jobs(setting, store)
     found = recipe.found(jobs, store, setting)
     heading = f"### {recipe.title} ({recipe.where}){words}"
     if not any(found.rows.values()):
-        return [Section(recipe, found, name, heading, outdated)] if outdated else []
+        return [Section(recipe, found, name, heading, each) for each in outdated]
     done = [rows[0] for job in jobs if (rows := store.rows_of(job))]
     scale = "" if setting.scale == "laptop" else " --scale paper"
     seeds = ",".join(map(str, setting.seeds)) or "0"
@@ -263,20 +243,22 @@ def section(recipe: Recipe, name: str, words: str, data: str, setting: Setting, 
         f"```\nmanyview reproduce {recipe.name}{scale}{data} --seeds {seeds} --results results\n```",
         f"{len(done)} of {len(jobs)} runs, {duration(sum(float(row['seconds']) for row in done))} of work in all. "
         f"{recipe.set_up(setting)}",
-        *([outdated] if outdated else []),
+        *outdated,
         *(f"{each.caption}:\n\n{markdown_table(each.header, each.rows)}" for each in recipe.shown(found)),
-        f"**The paper:** {recipe.claim} **Expected on a laptop:** {recipe.expectation}",
-        f"**Found:** {recipe.verdict(found)}",
+        *judgement(recipe, found),
     ]
     return [Section(recipe, found, name, heading, "\n\n".join(parts))]
 
 
-def left_out(outdated: list[str]) -> str:
-    """Rows that do not count, and why."""
-    if not outdated:
-        return ""
+def of_seeds(setting: Setting, rows: Sequence[Row]) -> Setting:
+    """The same with the seeds of these rows."""
+    return replace(setting, seeds=tuple(sorted({int(row["seed"]) for row in rows})))
+
+
+def left_out(outdated: list[str]) -> list[str]:
+    """How many rows do not count, and why, where there are any."""
     rows = f"{len(outdated)} row{'s' * (len(outdated) > 1)}"
-    return f"**Not counted:** {rows} came from other settings than today's ({outdated[0]})."
+    return [f"{rows} came from other settings than today's ({outdated[0]})"] if outdated else []
 
 
 _NAMED = 3  # so many runs are named
@@ -288,16 +270,13 @@ def over_runs(runs: Mapping[str, Path]) -> list[Finding]:
     for name, run in runs.items():
         for finding in findings(run):
             alike.setdefault((finding.level, finding.about), {})[name] = finding
-    found = [_together(same, len(runs)) for same in alike.values()]
-    return sorted(found, key=lambda finding: LEVELS.index(finding.level))
-
-
-def _together(same: Mapping[str, Finding], runs: int) -> Finding:
-    first, finding = next(iter(same.items()))
-    if len(same) == runs > 1:
-        where = f"All {runs} runs, for example {first}: "
-    elif len(same) <= _NAMED:
-        where = f"{'; '.join(same)}: "
-    else:
-        where = f"{len(same)} of {runs} runs, for example {first}: "
-    return Finding(finding.level, finding.about, where + finding.text, finding.advice)
+    together = []
+    for same in alike.values():
+        first, finding = next(iter(same.items()))
+        where = "; ".join(same)
+        if len(same) == len(runs) > 1:
+            where = f"All {len(runs)} runs, for example {first}"
+        elif len(same) > _NAMED:
+            where = f"{len(same)} of {len(runs)} runs, for example {first}"
+        together.append(replace(finding, text=f"{where}: {finding.text}"))
+    return sorted(together, key=lambda finding: LEVELS.index(finding.level))

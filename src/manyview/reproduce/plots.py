@@ -35,25 +35,20 @@ def curves(
     places = sorted({value for points in found.values() for value in points})
     where = {value: float(number) if evenly else value for number, value in enumerate(places)}
     for number, (name, points) in enumerate(found.items()):
-        colour, values = PALETTE[number % len(PALETTE)], sorted(points)
-        at = [where[value] for value in values]
-        means = [statistics.mean(points[value]) for value in values]
-        turn = number % len(DASHES)
-        axes.plot(at, means, color=colour, marker=MARKERS[number % len(MARKERS)], markersize=8 - 1.5 * turn,
+        at, values = zip(*((where[value], points[value]) for value in sorted(points)), strict=True)
+        colour, marker, turn = PALETTE[number % len(PALETTE)], MARKERS[number % len(MARKERS)], number % len(DASHES)
+        axes.plot(at, list(map(statistics.mean, values)), color=colour, marker=marker, markersize=8 - 1.5 * turn,
                   linestyle=DASHES[turn], linewidth=3 - 0.6 * turn, label=name)  # fmt: skip
-        low, high = ([pick(points[value]) for value in values] for pick in (min, max))
-        axes.fill_between(at, low, high, color=colour, alpha=0.18, linewidth=0)
+        axes.fill_between(at, list(map(min, values)), list(map(max, values)), color=colour, alpha=0.18, linewidth=0)
     if evenly or len(places) <= TICKS:
         axes.set_xticks([where[value] for value in places], [f"{value:.4g}" for value in places])
     axes.set(xlabel=x, ylabel=y, title=title)
-    if paper:
-        right = _papers_axis(axes, y)
-        for number, (name, theirs) in enumerate(paper.items()):
-            known = [value for value in sorted(theirs) if value in where]
-            at, values = [where[value] for value in known], [theirs[value] for value in known]
-            right.plot(at, values, color=PAPER, marker=MARKERS[number], markersize=4, linestyle=":")
-            if len(paper) > 1 and known:
-                right.annotate(name, (at[0], values[0]), (4, 5), textcoords="offset points", fontsize=7, color=PAPER)
+    right = _papers_axis(axes, y) if paper else axes
+    for number, (name, theirs) in enumerate((paper or {}).items()):
+        known = [(where[value], theirs[value]) for value in sorted(theirs) if value in where]
+        right.plot(*zip(*known, strict=True), color=PAPER, marker=MARKERS[number], markersize=4, linestyle=":")
+        if len(paper or {}) > 1 and known:
+            right.annotate(name, known[0], (4, 5), textcoords="offset points", fontsize=7, color=PAPER)
     if len(found) > 1:
         legend(axes)
 
@@ -65,19 +60,19 @@ def bars(
     """A marker for the mean (or another `mark`) of each set-up on a line from the least to the most, with a stroke for
     each value, side by side for each group; the paper's values in grey on an axis of their own."""
     names = list(dict.fromkeys(name for group in groups.values() for name in group))
-    right = _papers_axis(axes, y) if paper else None
+    right = _papers_axis(axes, y) if paper else axes
     for number, (label, group) in enumerate(groups.items()):
-        shift, marker = 0.16 * (number - (len(groups) - 1) / 2), MARKERS[number]
+        shift, marker, colour = 0.16 * (number - (len(groups) - 1) / 2), MARKERS[number], PALETTE[number]
+        theirs = (paper or {}).get(label, {})
         for place, name in enumerate(names):
-            values = group.get(name, ())
-            if values:
+            if values := group.get(name):
                 at = [place + shift] * len(values)
-                axes.plot(at, sorted(values), "_-", color=PALETTE[number], linewidth=1.5, markersize=7)
-                axes.plot(at[:1], [mark(values)], marker, color=PALETTE[number])
-            if right is not None and paper is not None and name in paper.get(label, {}):
-                right.plot([place + shift], [paper[label][name]], marker, color=PAPER, markersize=4)
-        axes.plot([], [], marker, color=PALETTE[number], label=label)
-        if paper and label in paper:
+                axes.plot(at, sorted(values), "_-", color=colour, linewidth=1.5, markersize=7)
+                axes.plot(at[:1], [mark(values)], marker, color=colour)
+            if name in theirs:
+                right.plot([place + shift], [theirs[name]], marker, color=PAPER, markersize=4)
+        axes.plot([], [], marker, color=colour, label=label)
+        if theirs:
             axes.plot([], [], marker, color=PAPER, markersize=4, label=f"{label}, the paper's")
     axes.set_xticks(range(len(names)), names, rotation=20, ha="right", fontsize=8)
     axes.set(ylabel=y, xlim=(-0.6, len(names) - 0.4))

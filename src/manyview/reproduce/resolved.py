@@ -6,11 +6,12 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
 from typing import Any
 
-from torch import Tensor
+import torch
 
 from manyview.config import AnyConfig, RunConfig
-from manyview.data import Source
+from manyview.data.source import Arrays, Source
 from manyview.errors import UserError
+from manyview.fields import IMAGE
 from manyview.methods import find
 from manyview.run.flags import parse_run
 
@@ -24,7 +25,7 @@ Resolved = dict[str, tuple[Any, bool]]
 NOT_DECIDING = {field.name for field in fields(RunConfig)} | {"data", "workers"}
 
 
-class Images(Source):
+class Images(Arrays):
     """As many samples and classes, and as large images, as a set has: all that a preset asks of it."""
 
     def __init__(self, words: str, at_most: int | None = None) -> None:
@@ -36,17 +37,9 @@ class Images(Source):
                 f"results on images {words!r}, which are not SAMPLES/CLASSES/SIDE: they are of another version, move "
                 "the file away"
             ) from error
-        self.samples = samples if at_most is None else min(samples, at_most)
+        samples = samples if at_most is None else min(samples, at_most)
+        self.arrays = {IMAGE: torch.zeros((), dtype=torch.uint8).expand(samples, 3, side, side)}  # without memory
         self.name, self.size, self.classes = words, (side, side), tuple(map(str, range(classes)))
-
-    def __len__(self) -> int:
-        return self.samples
-
-    def id(self, index: int) -> str:
-        raise NotImplementedError
-
-    def read(self, index: int) -> dict[str, Tensor]:
-        raise NotImplementedError
 
 
 def images_in_words(source: Source) -> str:
@@ -94,14 +87,14 @@ def described(name: str, value: Any, field: Field[Any] | None = None, *, default
     return {name: (json.loads(json.dumps(value, default=str)), default)}
 
 
-def differing(stored: Mapping[str, Any], today: Resolved) -> list[str]:
-    """What parts the settings that rows came from and those that would be run today, in words. A field that is new
-    since then counts only where its value is not the default."""
+def differing(stored: Mapping[str, Any], today: Resolved) -> str:
+    """What parts the settings that rows came from and those that would be run today, in words; empty where nothing
+    does. A field that is new since then counts only where its value is not the default."""
     found = [f"{name} {stored[name]}, now {today[name][0]}" for name in stored if name in today
              and stored[name] != today[name][0]]  # fmt: skip
     found += [f"{name} {value}, not known then" for name, (value, default) in today.items()
               if name not in stored and not default]  # fmt: skip
-    return found + [f"{name} {value}, not known now" for name, value in stored.items() if name not in today]
+    return "; ".join(found + [f"{name} {value}, not known now" for name, value in stored.items() if name not in today])
 
 
 def _default(field: Field[Any]) -> object:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from rich.console import Console
 
+from manyview.atomic import locked
 from manyview.errors import Stopped, UserError
-from manyview.reproduce.job import LOCK, Job, Store, alone, place
+from manyview.reproduce.job import Job, Store, place
 from manyview.reproduce.recipe import Recipe
 from manyview.reproduce.setting import Setting
 
@@ -37,6 +38,12 @@ class Outcome:
     def whole(self) -> bool:
         return len(self.done) == len(self.jobs)
 
+    @property
+    def left(self) -> list[Job]:
+        """What this process can start."""
+        others = [*self.done, *self.elsewhere, *self.waiting]
+        return [job for job in self.jobs if job not in others and str(job) not in self.failed]
+
 
 def carry_out(recipe: Recipe, setting: Setting, out: Path, store: Store, console: Console) -> Outcome:
     """All that can be done; what was done before is not done again."""
@@ -45,11 +52,7 @@ def carry_out(recipe: Recipe, setting: Setting, out: Path, store: Store, console
         outcome.jobs = recipe.jobs(setting, store)  # anew each time: some are known only when others are done
         outcome.done = done_of(outcome.jobs, recipe, store)
         outcome.elsewhere = [job for job in outcome.elsewhere if job not in outcome.done]
-        left = [
-            job for job in outcome.jobs
-            if not (job in outcome.done or job in outcome.elsewhere or str(job) in outcome.failed or job.waits_for)
-        ]  # fmt: skip
-        if not left:
+        if not (left := outcome.left):
             if recipe.jobs(setting, store) != outcome.jobs:
                 continue  # another process has just ended what some waited for
             if not outcome.elsewhere or not outcome.waiting:
@@ -63,19 +66,16 @@ def carry_out(recipe: Recipe, setting: Setting, out: Path, store: Store, console
             continue
         job = left[0]
         directory = place(job, setting, out)
-        with alone(directory) as mine:
+        with locked(directory, wait=False) as mine:
             if not mine:
                 outcome.elsewhere.append(job)
-                continue
-            if store.rows_of(job):  # another process ended it in between
-                continue
-            number = f"run {len(outcome.done) + len(outcome.failed) + 1} of {len(outcome.jobs)}"
-            console.print(f"{number}: {job}  ({clock.left([*left, *outcome.waiting])})", highlight=False)
-            untouched = {path.name for path in directory.iterdir()} <= {LOCK}
-            start = time.perf_counter()
-            succeeded = perform(recipe, job, directory, setting, store, outcome, console)
-            if untouched and succeeded:
-                clock.count(job, time.perf_counter() - start)
+            elif not store.rows_of(job):  # else another process ended it in between
+                number = f"run {len(outcome.done) + len(outcome.failed) + 1} of {len(outcome.jobs)}"
+                console.print(f"{number}: {job}  ({clock.left([*left, *outcome.waiting])})", highlight=False)
+                untouched, start = not directory.exists(), time.perf_counter()
+                succeeded = perform(recipe, job, directory, setting, store, outcome, console)
+                if untouched and succeeded:
+                    clock.count(job, time.perf_counter() - start)
 
 
 def done_of(jobs: list[Job], recipe: Recipe, store: Store) -> list[Job]:
@@ -88,6 +88,7 @@ def perform(
     recipe: Recipe, job: Job, directory: Path, setting: Setting, store: Store, outcome: Outcome, console: Console
 ) -> bool:
     """One job, and whether it succeeded; an error in it is written to a file and does not stop the others."""
+    directory.mkdir(parents=True, exist_ok=True)
     reason = directory / FAILURE
     reason.unlink(missing_ok=True)
     try:
@@ -98,19 +99,16 @@ def perform(
             raise RuntimeError(f"{recipe.name} measured nothing that its results have columns for")
     except Stopped:
         raise
-    except UserError as error:
-        reason.write_text(f"{error}\n", encoding="utf-8")
-        outcome.failed[str(job)] = str(error)
     except (Exception, SystemExit) as error:  # a parser ends the process for a flag that it does not know
-        reason.write_text(traceback.format_exc(), encoding="utf-8")
-        outcome.failed[str(job)] = f"{type(error).__name__}: {error}{TRACEBACK}{reason})"
-    else:
-        shown = {name: value for name, value in rows[-1].items() if name not in job.keys}
-        found = ", ".join(f"{name} {value}" for name, value in shown.items())
-        console.print(f"  done: {found}", highlight=False, soft_wrap=True)
-        return True
-    console.print(f"  failed: {outcome.failed[str(job)]}", highlight=False, soft_wrap=True, markup=False)
-    return False
+        plain = isinstance(error, UserError)
+        words = str(error) if plain else f"{type(error).__name__}: {error}{TRACEBACK}{reason})"
+        reason.write_text(f"{error}\n" if plain else traceback.format_exc(), encoding="utf-8")
+        outcome.failed[str(job)] = words
+        console.print(f"  failed: {words}", highlight=False, soft_wrap=True, markup=False)
+        return False
+    found = ", ".join(f"{name} {value}" for name, value in rows[-1].items() if name not in job.keys)
+    console.print(f"  done: {found}", highlight=False, soft_wrap=True)
+    return True
 
 
 @contextmanager

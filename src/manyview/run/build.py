@@ -9,7 +9,7 @@ from timm.scheduler.scheduler import Scheduler
 from manyview import bounds, distributed
 from manyview.config import AnyConfig
 from manyview.data import Source
-from manyview.diagnose import ContrastMonitor
+from manyview.diagnose.monitor import ContrastMonitor
 from manyview.encoders import Encoder, build_encoder
 from manyview.errors import UserError
 from manyview.fields import IMAGE

@@ -2,7 +2,7 @@
 
 from manyview.config import AnyConfig, DataConfig
 from manyview.data import Camera, Source, open_source
-from manyview.diagnose import ContrastMonitor
+from manyview.diagnose.monitor import ContrastMonitor
 from manyview.errors import UserError
 from manyview.evaluate.split import open_test, splits
 from manyview.views import Augment

@@ -1,13 +1,12 @@
 """Mean and standard deviation of each channel, for encoders with one network per view."""
 
 from collections.abc import Iterator
-from contextlib import suppress
 
 import torch
 from torch import Tensor
 
 from manyview.data import Source
-from manyview.data.source import Unreadable, track
+from manyview.data.source import readable, track
 from manyview.encoders import Encoder, Towers
 from manyview.fields import FIELDS, IMAGE
 from manyview.views.named import split_views
@@ -53,7 +52,5 @@ def some_samples(source: Source, seed: int, limit: int = MEASURED) -> Iterator[t
     if source.size is not None:
         yield from ((source.batch(some), some) for some in chosen.split(100))
         return
-    for number in track(chosen.tolist(), f"colours of {source.name}"):
-        with suppress(Unreadable):
-            sample = source.read(number)
-            yield {name: field.unsqueeze(0) for name, field in sample.items()}, torch.tensor([number])
+    for number, sample in readable(source, track(chosen.tolist(), f"colours of {source.name}")):
+        yield {name: field.unsqueeze(0) for name, field in sample.items()}, torch.tensor([number])

@@ -1,6 +1,5 @@
 """A whole run: training, logs, checkpoints, snapshots, the encoder and the report."""
 
-import difflib
 import json
 import platform
 import signal
@@ -21,8 +20,8 @@ from manyview.atomic import replacing
 from manyview.config import AnyConfig, plain
 from manyview.data import Loader, Source, check_unreadable
 from manyview.data.subsets import counts_in_words
-from manyview.diagnose import ContrastMonitor
-from manyview.encoders import load, random_like, save_backbone
+from manyview.diagnose.monitor import ContrastMonitor
+from manyview.encoders import FrozenEncoder, load, random_like, save_backbone
 from manyview.errors import Stopped, UserError
 from manyview.evaluate.knn import knn_accuracy
 from manyview.methods.base import Method
@@ -214,14 +213,9 @@ def due(done: int, config: AnyConfig, training: Training) -> tuple[bool, bool]:
 def measured(knn: bool, contrast: bool, config: AnyConfig, training: Training) -> dict[str, float]:
     encoder, augment, values = training.method.encoder, training.augment, dict[str, float]()
     if knn and training.knn is not None:
-        values["knn"] = knn_accuracy(
-            encoder,
-            *training.knn,
-            image_size=config.views.image_size,
-            mean=augment.mean,
-            std=augment.std,
-            workers=config.data.workers,
-        )
+        size = config.views.image_size
+        frozen = FrozenEncoder.of(encoder, image_size=size, mean=augment.mean, std=augment.std)
+        values["knn"] = knn_accuracy(frozen, *training.knn, workers=config.data.workers)
     if contrast and training.contrast is not None:
         values |= training.contrast(encoder)
     return values
@@ -266,16 +260,10 @@ def saved_with(state: Any, kind: type[Method], path: Path) -> AnyConfig:
 def refuse_other(saved: AnyConfig, config: AnyConfig, path: Path) -> None:
     """Resuming with another configuration would silently make another run of it."""
     old, new = (
-        [
-            f"{key} = {value}"
-            for group in plain(each).values()
-            for key, value in sorted(group.items())
-            if key not in FREE
-        ]
+        {key: value for group in plain(each).values() for key, value in group.items() if key not in FREE}
         for each in (saved, config)
     )
-    if old != new:
-        diff = [line for line in difflib.ndiff(old, new) if line[0] in "+-"]
+    if diff := [f"- {key} = {old[key]}; + {key} = {new[key]}" for key in sorted(old) if old[key] != new[key]]:
         raise UserError(
             f"the configuration differs from the one in {path.name} (- saved, + given): {'; '.join(diff)}: "
             "resume with the saved one, or start a new run"

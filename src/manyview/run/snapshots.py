@@ -13,7 +13,7 @@ from manyview.errors import UserError
 from manyview.run.files import SNAPSHOTS
 from manyview.run.saved import saved_config
 
-__all__ = ["due", "encoders_of", "last_encoder", "save", "steps_of"]
+__all__ = ["due", "encoders_of", "save", "steps_of"]
 
 
 def due(steps: int, count: int) -> set[int]:
@@ -38,10 +38,6 @@ def encoders_of(run: Path, steps: Container[int] | None = None) -> Iterator[tupl
     for path in _kept(run):
         if steps is None or _step(path) in steps:
             yield _step(path), _load(run, path)
-
-
-def last_encoder(run: Path) -> Encoder:
-    return _load(run, _kept(run)[-1])
 
 
 def _kept(run: Path) -> list[Path]:
