@@ -10,10 +10,9 @@ from typing import Any
 from rich.console import Console
 
 from bench.race import machine, write
-from bench.steps import BATCH, KEYS, QUEUE
+from bench.steps import BATCH, KEYS
 from manyview.cost.point import measured
-
-__all__ = ["AXES", "HOW", "KINDS", "Axis", "measure"]
+from manyview.cost.steps import QUEUE
 
 THREADS = 2
 REPEATS = 3

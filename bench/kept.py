@@ -11,8 +11,6 @@ from bench.objective import objective, with_a_queue
 from bench.race import Race
 from manyview.allocator import keep_freed_memory
 
-__all__ = ["races"]
-
 
 def races(quick: bool) -> Iterator[Race]:
     keep_freed_memory()

@@ -11,8 +11,6 @@ from bench.race import Race, timed
 from manyview.evaluate.features import Features
 from manyview.evaluate.knn import Knn
 
-__all__ = ["races"]
-
 CLASSES = 10
 
 

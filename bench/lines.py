@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass, replace
 
-from bench.steps import BATCH, KEYS, QUEUE, SIZE
-
-__all__ = ["GROUPS", "Line", "group_of"]
+from bench.steps import BATCH, KEYS, SIZE
+from manyview.cost.steps import QUEUE
 
 
 @dataclass(frozen=True)

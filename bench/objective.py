@@ -27,8 +27,6 @@ from manyview.encoders import EncoderConfig, Momentum, build_encoder
 from manyview.negatives import InBatch, MemoryBank
 from manyview.objectives import cacr, jcl, similarity
 
-__all__ = ["races"]
-
 THREADS = 2
 TAU, LAM = 0.2, 4.0
 T_POS, T_NEG = 1.0, 2.0

@@ -9,8 +9,8 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, RandomSampler
 
-from bench.steps import ENCODER, OPTIM, QUEUE
-from manyview.cost.steps import MOMENTUM, TEMPERATURE
+from bench.steps import ENCODER, OPTIM
+from manyview.cost.steps import MOMENTUM, QUEUE, TEMPERATURE
 from manyview.encoders import build_encoder
 from manyview.views import Policy
 
@@ -23,8 +23,6 @@ try:
     from lightly.transforms.multi_view_transform import MultiViewTransform
 except ImportError as missing:
     raise SystemExit(f"the peers are not installed ({missing}): run `make bench`") from None
-
-__all__ = ["LightlyMoCo", "Photographs", "kornia_views", "lightly_loader", "lightly_views", "pictures"]
 
 
 def lightly_views(policy: Policy, *, views: int, size: int) -> Any:

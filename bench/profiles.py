@@ -10,8 +10,6 @@ from torch.profiler import ProfilerActivity, profile
 
 from bench.race import Race, Side, machine, threads, write
 
-__all__ = ["PREFIX", "TOP", "measure", "operators"]
-
 PREFIX = "profile-"
 TOP = 15
 

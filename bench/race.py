@@ -21,8 +21,6 @@ from torch.profiler import ProfilerActivity, profile
 
 from bench.lines import Line
 
-__all__ = ["Race", "Side", "Work", "machine", "peak_memory", "run", "summary", "threads", "timed", "write"]
-
 Work = Callable[[], object]
 Side = Callable[[], float]  # runs once and says how many seconds count
 

@@ -14,8 +14,6 @@ from typing import Any
 from bench.profiles import operators
 from bench.race import Side, threads
 
-__all__ = ["Remote"]
-
 
 class Remote:
     """The side that the function `maker` of `module` makes of its JSON-able `settings`."""

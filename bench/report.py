@@ -13,8 +13,6 @@ from bench.profiles import PREFIX
 from bench.race import MEMORY_HOW
 from manyview.reproduce.markdown import fill, table
 
-__all__ = ["PAGE", "write"]
-
 PAGE = "PERFORMANCE.md"
 NOTHING = "*Not measured yet: run `make bench`.*"
 COLOURS = dict(zip((*KINDS, "cacr"), ("tab:blue", "tab:orange", "tab:red", "tab:green"), strict=True))

@@ -4,10 +4,8 @@ import torch
 from torch import Tensor
 
 from manyview.config import OptimConfig
-from manyview.cost.steps import QUEUE, Steps
+from manyview.cost.steps import Steps
 from manyview.encoders import EncoderConfig, Momentum, build_encoder
-
-__all__ = ["BATCH", "ENCODER", "KEYS", "OPTIM", "QUEUE", "SIZE", "bare_loop"]
 
 BATCH, KEYS, SIZE = 256, 5, 32
 ENCODER = EncoderConfig(backbone="tiny")

@@ -20,13 +20,11 @@ from bench.lines import (
 )
 from bench.race import Race, Side
 from bench.remote import Remote
-from bench.steps import BATCH, KEYS, QUEUE, SIZE, bare_loop
+from bench.steps import BATCH, KEYS, SIZE, bare_loop
 from manyview.allocator import keep_freed_memory
-from manyview.cost.steps import Ready, Steps, augmentation, endless, loop, method_of
+from manyview.cost.steps import QUEUE, Ready, Steps, augmentation, endless, loop, method_of
 from manyview.data import Loader, open_source
 from manyview.views import policy
-
-__all__ = ["races"]
 
 THREADS = 2
 # Two workers have up to four batches in hand. Before the clock starts they get ahead as far as they can; after it stops

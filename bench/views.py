@@ -20,8 +20,6 @@ from manyview.data import Folder, Loader, Subset
 from manyview.data.scenes import Scenes
 from manyview.views import Augment, policy
 
-__all__ = ["races"]
-
 RECIPE = "moco-v2"
 LARGE = 224  # px
 LARGE_VIEWS = 6

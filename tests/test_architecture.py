@@ -86,11 +86,20 @@ def modules() -> list[str]:
 
 
 @pytest.mark.parametrize("name", modules())
-def test_every_module_says_what_is_public(name: str) -> None:
+def test_every_module_says_what_it_is_for_and_every_room_what_is_public(name: str) -> None:
     module = importlib.import_module(name)
     assert module.__doc__, "a module says what it is for"
-    for public in module.__all__:
-        assert hasattr(module, public)
+    if hasattr(module, "__path__"):  # in the files of a room all names without an underscore are for the library
+        assert all(hasattr(module, public) for public in module.__all__)
+
+
+@pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_private_name_stays_in_its_file(path: Path) -> None:
+    imports = [
+        node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.ImportFrom)
+    ]
+    taken = [alias.name for node in imports if (node.module or "").startswith("manyview") for alias in node.names]
+    assert [name for name in taken if name.startswith("_") and not name.startswith("__")] == []
 
 
 def test_the_documented_names_are_importable() -> None:

@@ -3,8 +3,6 @@
 import ctypes
 import sys
 
-__all__ = ["keep_freed_memory"]
-
 # Of glibc's malloc.h.
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
 

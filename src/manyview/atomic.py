@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-__all__ = ["locked", "replacing"]
-
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:

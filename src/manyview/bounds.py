@@ -7,19 +7,6 @@ from typing import Any, get_type_hints
 
 from manyview.errors import UserError
 
-__all__ = [
-    "AtLeastOne",
-    "Bound",
-    "NotNegative",
-    "Positive",
-    "PositiveShare",
-    "Seed",
-    "Several",
-    "Share",
-    "ShareBelowOne",
-    "check",
-]
-
 
 @dataclass(frozen=True)
 class Bound:

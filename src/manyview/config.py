@@ -8,8 +8,6 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 from manyview.bounds import AtLeastOne, NotNegative, Positive, PositiveShare, Seed, Share, ShareBelowOne
 from manyview.encoders import EncoderConfig
 
-__all__ = ["Config", "DataConfig", "OptimConfig", "Precision", "RunConfig", "ViewConfig", "plain"]
-
 Precision = Literal["float32", "bf16", "fp16", "float64"]
 
 

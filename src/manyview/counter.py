@@ -9,8 +9,6 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["bits", "normal", "permutation", "uniform"]
-
 Word = int | Tensor
 
 

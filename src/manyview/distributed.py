@@ -17,22 +17,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 from manyview.errors import UserError
 
-__all__ = [
-    "anyone",
-    "connected",
-    "deferred_average",
-    "everyone",
-    "first_on_each_machine",
-    "gather",
-    "launch",
-    "local_device",
-    "mean",
-    "parallel",
-    "permute",
-    "rank",
-    "world_size",
-]
-
 T = TypeVar("T")
 
 _NEWER = "forward_sync_buffers" in inspect.signature(DistributedDataParallel.__init__).parameters

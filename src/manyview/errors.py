@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["Stopped", "UserError", "naming"]
-
 
 class UserError(Exception):
     """Says what is wrong, with the flag and its value, and the way out."""

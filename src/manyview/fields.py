@@ -7,8 +7,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-__all__ = ["FIELDS", "IMAGE", "Field"]
-
 IMAGE = "image"
 
 

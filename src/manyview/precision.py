@@ -3,8 +3,6 @@
 import torch
 from torch import Tensor
 
-__all__ = ["at_least_float32"]
-
 
 def at_least_float32(x: Tensor) -> Tensor:
     """Half precision is raised to float32; float64 stays."""

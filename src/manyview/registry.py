@@ -11,8 +11,6 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from manyview.errors import UserError
 
-__all__ = ["Entry", "Registry", "entry_points"]
-
 T = TypeVar("T")
 Group = Literal["manyview.methods", "manyview.protocols", "manyview.sources"]
 

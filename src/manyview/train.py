@@ -19,8 +19,6 @@ from manyview.data.loader import Batch
 from manyview.methods.base import Method, ViewBatch
 from manyview.views import Augment
 
-__all__ = ["HALF", "NotFinite", "Taken", "build_optimizer", "build_schedule", "copied_ahead", "read", "train"]
-
 HALF: dict[Precision, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16}
 _DROPOUT = 0xD809  # keeps these draws apart from all others of the same seed
 _FLAGS = 3  # behind the metrics of a step: bad gradient, unreadable images, asked to stop

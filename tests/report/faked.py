@@ -13,8 +13,6 @@ from manyview.evaluate.linear import Linear
 from manyview.report import Pictures, write_report
 from manyview.report.pictures import Geometry, Neighbourhood, Sample, SampleViews
 
-__all__ = ["SECTIONS", "Page", "fake_evaluation", "fake_pictures", "fake_run", "fake_step", "page_of", "probe_layers"]
-
 SECTIONS = [
     "Diagnosis",
     "Training",

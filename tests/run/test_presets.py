@@ -12,7 +12,7 @@ from manyview.data.source import Arrays
 from manyview.encoders import build_encoder
 from manyview.errors import UserError
 from manyview.methods import described, find
-from manyview.methods.base import ViewBatch
+from manyview.methods.base import CMCSetup, ViewBatch
 from manyview.methods.many_views import ManyViews
 from manyview.methods.view_graph import ViewGraph
 from manyview.run import presets
@@ -90,7 +90,7 @@ def test_cmc_with_parts_of_others_learns_for_240_epochs() -> None:
     }
 
 
-@pytest.mark.parametrize("setup", get_args(presets.CMCSetup))
+@pytest.mark.parametrize("setup", get_args(CMCSetup))
 @pytest.mark.parametrize("name", [name for name in described() if issubclass(find(name), ViewGraph)])
 def test_every_method_of_cmc_takes_a_step_in_its_setups(name: str, setup: Any) -> None:
     """Or says why not: patches of a jigsaw are smaller than AlexNet's first layers take."""

@@ -15,7 +15,6 @@ from manyview.errors import UserError, naming
 if TYPE_CHECKING:
     from manyview.data import Source
 
-__all__ = ["run"]
 
 COLOURS = {"problem": "red", "warning": "yellow", "good": "green", "unknown": "dim"}
 

@@ -14,7 +14,6 @@ from manyview.evaluate import described, find
 if TYPE_CHECKING:
     from manyview.evaluate.protocol import Protocol
 
-__all__ = ["run"]
 
 P = TypeVar("P", bound="Protocol")
 

@@ -3,8 +3,6 @@
 from manyview.cli.shared import console, listed, ranks
 from manyview.methods import described, find
 
-__all__ = ["run"]
-
 
 def run(words: list[str]) -> None:
     if not words or words[0] in ("-h", "--help"):

@@ -6,8 +6,6 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.table import Table
 
-__all__ = ["console", "listed", "names", "ranks"]
-
 console = Console()
 
 

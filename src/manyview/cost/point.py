@@ -23,8 +23,6 @@ from manyview.allocator import keep_freed_memory
 from manyview.cost.steps import QUEUE, Ready, augmentation, endless, forward_pass, loop, method_config, method_of
 from manyview.methods import find
 
-__all__ = ["ALL_BRANCHES", "FORWARD", "config_of", "measured"]
-
 FORWARD, ALL_BRANCHES = "forward pass", "vanilla, all branches"
 
 

@@ -17,20 +17,6 @@ from manyview.methods.base import Method
 from manyview.train import build_optimizer, build_schedule, train
 from manyview.views import Augment, Plan, policy
 
-__all__ = [
-    "MOMENTUM",
-    "QUEUE",
-    "TEMPERATURE",
-    "Ready",
-    "Steps",
-    "augmentation",
-    "endless",
-    "forward_pass",
-    "loop",
-    "method_config",
-    "method_of",
-]
-
 MOMENTUM, TEMPERATURE, QUEUE = 0.99, 0.2, 4096
 FOREVER = 1_000_000  # steps: nothing that is timed comes near the end of its schedule
 

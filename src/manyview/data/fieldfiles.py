@@ -14,8 +14,6 @@ from manyview.data.source import Unreadable
 from manyview.errors import UserError
 from manyview.fields import FIELDS, IMAGE
 
-__all__ = ["KINECT_MM", "OTHERS", "Camera", "decode_field", "key_and_field", "normals_of", "open_field"]
-
 OTHERS = tuple(name for name in FIELDS if name != IMAGE)
 _LARGEST = 65_535
 _GREY = ("1", "L", "I", "I;16", "I;16B", "I;16L")

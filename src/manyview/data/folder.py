@@ -21,8 +21,6 @@ from manyview.data.source import UNREADABLE_SHARE, Names, Source, Unreadable, di
 from manyview.errors import UserError
 from manyview.fields import FIELDS, IMAGE
 
-__all__ = ["ABSENT", "ENDINGS", "Folder", "ImageFiles", "Probe", "decode", "first_image", "is_image", "label"]
-
 ENDINGS = (
     *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".gif"),
     *(".tif", ".tiff", ".ppm", ".pgm", ".pbm", ".pnm"),

@@ -12,8 +12,6 @@ from manyview.data.source import Arrays, Source, digest
 from manyview.errors import UserError
 from manyview.fields import IMAGE
 
-__all__ = ["KNOWN", "imagenet100_classes", "open_known"]
-
 KNOWN = ("cifar10", "cifar100", "stl10", "imagenet", "imagenet100")
 _TORCHVISION = {"cifar10": "CIFAR10", "cifar100": "CIFAR100", "stl10": "STL10"}
 _STL10_SPLITS = {"train": "train", "test": "test", "pretrain": "train+unlabeled"}

@@ -16,8 +16,6 @@ from manyview.counter import permutation
 from manyview.data.source import Source, Unreadable
 from manyview.errors import UserError
 
-__all__ = ["Batch", "Crop", "Loader", "processors", "read_ahead"]
-
 ORDER_TAG = 0x0DE7  # keeps the order apart from everybody else's draws
 _GIVE_UP = 64  # unreadable images in a row: the disk is gone, not an image
 

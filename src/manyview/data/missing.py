@@ -8,8 +8,6 @@ from manyview.data.source import Source, Subset, digest
 from manyview.errors import UserError
 from manyview.fields import IMAGE
 
-__all__ = ["Incomplete"]
-
 _TAG = 0x6D697373696E67  # "missing": keeps these draws apart from everybody else's
 
 

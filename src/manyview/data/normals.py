@@ -8,8 +8,6 @@ from torch import Tensor
 
 from manyview.errors import UserError
 
-__all__ = ["KINECT", "Intrinsics", "normals_from_depth"]
-
 _RADIUS = 2  # points to each side
 _EDGE = 0.1  # of the depth: a neighbour that lies further off belongs to another surface
 _SQUARINGS = 4

@@ -31,8 +31,6 @@ from manyview.data.source import (
 from manyview.errors import UserError
 from manyview.fields import FIELDS
 
-__all__ = ["Packed", "SizesDifferError", "cache_path", "pack", "pack_once"]
-
 _METADATA = "manyview-pack"
 _FORMAT = 2
 _TYPES = {torch.uint8: "U8", torch.uint16: "U16"}

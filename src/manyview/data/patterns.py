@@ -9,8 +9,6 @@ from pathlib import Path
 from manyview.data.folder import first_image
 from manyview.errors import UserError
 
-__all__ = ["is_pattern", "is_tar", "tars_in", "tars_matching"]
-
 _SPECIAL = re.compile(r"[*?\[{]")
 _BRACES = re.compile(r"\{(?:(\d+)\.\.(\d+)|([^{}]*,[^{}]*))\}", re.ASCII)
 # Compressed ones are named here too, for they are tars to their owner, who is then told what to do about them.

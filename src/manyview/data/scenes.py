@@ -19,8 +19,6 @@ from manyview.counter import bits, uniform
 from manyview.data.source import Source, digest
 from manyview.fields import FIELDS, IMAGE
 
-__all__ = ["DISTRACTOR", "KINDS", "VIEWS", "Scenes", "kinds", "render"]
-
 Solid = Callable[[Tensor, Tensor, Tensor], Tensor]
 Spread = Callable[[Tensor], Tensor]
 

@@ -20,22 +20,6 @@ from torch import Tensor
 from manyview.errors import UserError
 from manyview.fields import IMAGE
 
-__all__ = [
-    "Arrays",
-    "Names",
-    "NoTestSplit",
-    "Source",
-    "Subset",
-    "Unreadable",
-    "cache_directory",
-    "check_unreadable",
-    "digest",
-    "holdout",
-    "note",
-    "readable",
-    "track",
-]
-
 T = TypeVar("T")
 
 UNREADABLE_SHARE = 0.05

@@ -10,8 +10,6 @@ from manyview.counter import permutation
 from manyview.data.source import Source, Subset
 from manyview.errors import UserError
 
-__all__ = ["Rule", "counts_in_words", "fewer", "imbalanced", "kept_share"]
-
 Rule = Literal["linear", "exponential"]
 
 IMBALANCE_TAG, FEWER_TAG = 0x1BA1, 0xFE3E  # keep the choice of samples apart from everybody else's draws

@@ -17,8 +17,6 @@ from manyview.data.tarindex import NO_LABEL, WRONG_LABEL, Index, Shard, indexes
 from manyview.errors import UserError
 from manyview.fields import IMAGE
 
-__all__ = ["Shards", "Tar"]
-
 _OPEN = 64  # descriptors kept by a process for all its tars: some systems allow no more than 256
 
 

@@ -22,8 +22,6 @@ from manyview.data.source import cache_directory, digest, note, track
 from manyview.errors import UserError
 from manyview.fields import IMAGE
 
-__all__ = ["NO_LABEL", "WRONG_LABEL", "Index", "Shard", "find_images", "indexes"]
-
 NO_LABEL = -1  # the sample has no .cls
 WRONG_LABEL = -2  # it has one, which is not a whole number
 

@@ -9,8 +9,6 @@ from manyview.diagnose.embeddings import alignment, effective_rank, uniformity, 
 from manyview.methods.many_views import others
 from manyview.objectives import conditional_entropy, log_sum_exp, max_conditional_entropy, similarity
 
-__all__ = ["CONTRAST", "contrast"]
-
 CONTRAST = (
     "entropy",
     "max_entropy",

@@ -5,17 +5,6 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = [
-    "alignment",
-    "different_similarity",
-    "effective_rank",
-    "nearest",
-    "positive_similarity",
-    "separation",
-    "uniformity",
-    "variance",
-]
-
 
 def positive_similarity(views: Tensor) -> Tensor:
     """(V, N, D) -> (N,): the mean cosine over the V(V-1)/2 pairs of views of each sample, V ≥ 2."""

@@ -18,8 +18,6 @@ from manyview.methods import described, find
 from manyview.methods.base import Chance
 from manyview.run.files import ENCODER, METRICS, UNREADABLE, read_config
 
-__all__ = ["Comparison", "Facts", "Series", "read_facts"]
-
 Series = tuple[list[float], list[float]]
 """Steps, and the values measured there."""
 

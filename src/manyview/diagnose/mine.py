@@ -7,8 +7,6 @@ from torch import Tensor, nn
 
 from manyview import counter
 
-__all__ = ["estimate_mutual_information"]
-
 _TAG = 0x6D696E65  # "mine": keeps these draws apart from everybody else's
 _SHIFTS = 32  # of the samples held out, for the marginals of the last estimate
 

@@ -17,8 +17,6 @@ from manyview.errors import UserError
 from manyview.fields import IMAGE
 from manyview.views import Augment
 
-__all__ = ["BATCH", "SAMPLES", "T_POS", "VIEWS", "ContrastMonitor"]
-
 # The same for all methods, whatever they train with: otherwise their numbers could not be compared.
 VIEWS, SAMPLES, BATCH, T_POS = 5, 512, 256, 1.0
 

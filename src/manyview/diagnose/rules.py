@@ -11,8 +11,6 @@ from manyview.diagnose.facts import Facts, read_facts
 from manyview.diagnose.words import chance_level, measured, percent, points
 from manyview.evaluate.records import number
 
-__all__ = ["LEVELS", "Finding", "Level", "findings", "judge"]
-
 Level = Literal["problem", "warning", "good", "unknown"]
 LEVELS: tuple[Level, ...] = get_args(Level)
 

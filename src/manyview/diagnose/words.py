@@ -3,8 +3,6 @@
 from manyview.evaluate.result import Metric
 from manyview.methods.base import Chance
 
-__all__ = ["chance_level", "duration", "measured", "percent", "points", "signed", "spelled", "with_interval"]
-
 
 def chance_level(chance: Chance) -> str:
     """Such as log 4,097 = 8.32."""

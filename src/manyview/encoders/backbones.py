@@ -16,18 +16,6 @@ from manyview.errors import UserError
 if TYPE_CHECKING:  # timm takes longer to import than all else: it is imported where a network is built
     from timm.models.resnet import BasicBlock, Bottleneck, ResNet
 
-__all__ = [
-    "OWN",
-    "Norm",
-    "Stem",
-    "build_backbone",
-    "feature_width",
-    "is_known",
-    "own_size",
-    "resnet50",
-    "takes_any_size",
-    "tiny",
-]
 
 Stem = Literal["standard", "small"]
 Norm = Literal["batch", "sync", "group"]

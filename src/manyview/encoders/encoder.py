@@ -22,8 +22,6 @@ from manyview.fields import FIELDS, IMAGE
 from manyview.precision import at_least_float32
 from manyview.views.named import fields_of, named_views
 
-__all__ = ["Encoder", "EncoderConfig", "Momentum", "build_encoder", "joined"]
-
 _SHUFFLE = 0x53487566  # keeps the orders of keys apart from all other draws of the same seed
 
 

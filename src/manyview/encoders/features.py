@@ -17,8 +17,6 @@ from manyview.fields import FIELDS, IMAGE
 from manyview.precision import at_least_float32
 from manyview.views.named import fields_of, named_views
 
-__all__ = ["Card", "FeatureEncoder", "FrozenEncoder", "MapShape", "TrainableEncoder", "card_of"]
-
 
 @dataclass(frozen=True)
 class Card:

@@ -27,8 +27,6 @@ from manyview.errors import UserError
 from manyview.run.files import ENCODER
 from manyview.views.named import named_views
 
-__all__ = ["Format", "export", "load", "random_like", "save_backbone", "trainable"]
-
 Format = Literal["safetensors", "timm", "torchvision"]
 PLAIN, TOWERS = 1, 2  # versions of the files
 # What version 1, which knew nothing but bytes, made of a value: value = factor × number + shift.

@@ -11,8 +11,6 @@ from torch import Tensor, nn
 from manyview.errors import UserError
 from manyview.precision import at_least_float32
 
-__all__ = ["find_layers", "layer_features", "layer_maps", "with_layers"]
-
 
 def layer_features(
     backbone: nn.Module, images: Tensor, names: Iterable[str], *, keep: Callable[[Tensor], Tensor] = torch.clone

@@ -11,8 +11,6 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from manyview import distributed
 from manyview.errors import UserError
 
-__all__ = ["SplitBatchNorm", "SyncBatchNorm", "group_norm_like", "replace_batch_norm"]
-
 MOST_GROUPS = 32
 
 

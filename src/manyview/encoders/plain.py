@@ -7,8 +7,6 @@ from torch.nn import functional as F
 
 from manyview.errors import UserError
 
-__all__ = ["PLAIN", "Convolution", "Plain", "Table", "build_plain"]
-
 
 class Convolution(NamedTuple):
     """A row of a table: C, K, S, P; and the row of its max pooling, of stride 2, where one follows."""

@@ -10,8 +10,6 @@ from manyview.encoders.layers import layer_features
 from manyview.fields import FIELDS
 from manyview.views.named import fields_of, named_views, split_views
 
-__all__ = ["Towers"]
-
 
 class Normalise(nn.Module):
     """Normalisation by mean and standard deviation of each channel; unknown values become 0, the mean.

@@ -23,19 +23,6 @@ from manyview.encoders import FrozenEncoder
 from manyview.errors import UserError
 from manyview.fields import FIELDS, IMAGE
 
-__all__ = [
-    "Features",
-    "Pass",
-    "Preparation",
-    "checksum",
-    "embed",
-    "extract",
-    "extract_layers",
-    "frozen",
-    "left_out_before",
-    "probe_features",
-]
-
 SMALL = 96  # px
 PROBED = 9600  # features of one layer
 IN_MEMORY = 2**30  # bytes

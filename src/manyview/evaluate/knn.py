@@ -15,8 +15,6 @@ from manyview.evaluate.protocol import FeatureProtocol
 from manyview.evaluate.result import Result
 from manyview.evaluate.score import class_count, score_features, share_right
 
-__all__ = ["Knn", "class_scores", "knn_accuracy", "nearest"]
-
 GROUPS = 16
 
 

@@ -16,8 +16,6 @@ from manyview.evaluate.protocol import FeatureProtocol
 from manyview.evaluate.result import Result
 from manyview.evaluate.score import class_count, score_features, share_right
 
-__all__ = ["Linear", "column_statistics", "fit"]
-
 VALIDATION_TAG = 0x11EA
 GRID = tuple(10 ** (-exponent / 2) for exponent in range(13))
 

@@ -11,8 +11,6 @@ from manyview.bounds import AtLeastOne
 from manyview.evaluate.linear_steps import LinearSteps
 from manyview.evaluate.schedule import adam
 
-__all__ = ["LinearAdam"]
-
 
 @dataclass(frozen=True)
 class LinearAdam(LinearSteps):

@@ -10,8 +10,6 @@ from torch import Tensor
 from manyview.bounds import Positive, PositiveShare
 from manyview.evaluate.linear_steps import LinearSteps
 
-__all__ = ["LinearSgd"]
-
 
 @dataclass(frozen=True)
 class LinearSgd(LinearSteps):

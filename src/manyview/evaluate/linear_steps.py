@@ -23,8 +23,6 @@ from manyview.evaluate.split import Split
 from manyview.views.augment import Augment
 from manyview.views.policies import Policy
 
-__all__ = ["LinearSteps"]
-
 INIT_TAG = 0x1217
 # The encoder normalises by itself, so the views stay in [0, 1].
 CROPS_AND_FLIPS = Policy(

@@ -18,8 +18,6 @@ from manyview.evaluate.result import Result
 from manyview.evaluate.schedule import Steps, adam
 from manyview.evaluate.score import class_count, score_features, share_right
 
-__all__ = ["Mlp"]
-
 ORDER_TAG = 0x313F
 CHUNK = 4096
 

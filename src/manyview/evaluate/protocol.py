@@ -13,8 +13,6 @@ from manyview.evaluate.features import Features, Pass, extract, extract_layers
 from manyview.evaluate.result import Result
 from manyview.evaluate.split import Split
 
-__all__ = ["FeatureProtocol", "Protocol", "Reading"]
-
 
 @dataclass(frozen=True)
 class Reading:

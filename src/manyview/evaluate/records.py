@@ -20,8 +20,6 @@ from manyview.evaluate import described, find
 from manyview.evaluate.result import Metric, Result
 from manyview.run.files import EVALUATIONS
 
-__all__ = ["Record", "add_record", "comparisons", "mapping", "number", "read_records"]
-
 TOPS = {"top-1": "top1", "top-5": "top5"}  # metrics and their names in 0.1.0
 COUNTS = ("train_samples", "test_samples", "classes")
 

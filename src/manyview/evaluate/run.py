@@ -18,8 +18,6 @@ from manyview.evaluate.protocol import Protocol, Reading
 from manyview.evaluate.records import Record, add_record
 from manyview.evaluate.split import camera_of, splits
 
-__all__ = ["evaluate", "table"]
-
 COUNTS = {"train_samples": "train", "test_samples": "test", "classes": "classes"}  # facts that have a column
 
 

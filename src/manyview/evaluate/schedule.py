@@ -9,8 +9,6 @@ from torch import Tensor
 
 from manyview.bounds import AtLeastOne, Positive, PositiveShare, Share
 
-__all__ = ["Steps", "adam"]
-
 
 @dataclass(frozen=True)
 class Steps:

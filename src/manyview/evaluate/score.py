@@ -9,8 +9,6 @@ from manyview import counter
 from manyview.evaluate.features import Features
 from manyview.evaluate.result import Interval, Metric, Result
 
-__all__ = ["accuracy", "bootstrap", "class_count", "ranks", "score_features", "share_right"]
-
 BOOTSTRAP_TAG = 0xB007
 
 

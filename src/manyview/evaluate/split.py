@@ -11,8 +11,6 @@ from manyview.data.source import NoTestSplit, Source, Subset, holdout
 from manyview.errors import UserError, naming
 from manyview.run.files import CONFIG, read_config
 
-__all__ = ["Split", "camera_of", "match_classes", "open_test", "splits"]
-
 HELD_OUT = 0.2
 
 

@@ -10,8 +10,6 @@ from manyview.methods.base import SmallSet
 from manyview.methods.hyper import AlignUniform
 from manyview.methods.many_views import ManyViews, ManyViewsConfig, Pool, contrasts, of_all_ranks
 
-__all__ = ["AUCL", "AUCLConfig"]
-
 
 @dataclass(frozen=True)
 class AUCLConfig(AlignUniform, ManyViewsConfig):

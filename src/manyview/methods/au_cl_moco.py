@@ -8,8 +8,6 @@ from torch import Tensor
 from manyview.methods.hyper import AlignUniform
 from manyview.methods.queued_views import QueuedViews, QueuedViewsConfig
 
-__all__ = ["AUCLMoCo", "AUCLMoCoConfig"]
-
 
 @dataclass(frozen=True)
 class AUCLMoCoConfig(AlignUniform, QueuedViewsConfig):

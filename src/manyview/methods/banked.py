@@ -20,8 +20,6 @@ from manyview.negatives import MemoryBank
 from manyview.objectives import info_nce, nce, normaliser
 from manyview.objectives.multiview import Scores
 
-__all__ = ["BankConfig", "Banked"]
-
 
 @dataclass(frozen=True)
 class BankConfig(BranchedConfig):

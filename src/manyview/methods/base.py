@@ -18,19 +18,6 @@ from manyview.errors import UserError
 from manyview.fields import IMAGE
 from manyview.negatives import Queue
 
-__all__ = [
-    "MOCO_V2",
-    "CMCSetup",
-    "Chance",
-    "Method",
-    "Paper",
-    "QueueConfig",
-    "Queued",
-    "Setup",
-    "SmallSet",
-    "ViewBatch",
-]
-
 SmallSet = Literal["cifar10", "cifar100", "stl10"]  # of CACR's C.1
 CMCSetup = Literal["paper-alexnet", "paper-stl10", "paper-nyu"]  # of CMC's appendix E
 

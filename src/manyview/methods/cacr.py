@@ -11,8 +11,6 @@ from manyview.methods.base import SmallSet
 from manyview.methods.hyper import DoublyContrastive
 from manyview.methods.many_views import ManyViews, ManyViewsConfig, Pool, contrasts, of_all_ranks
 
-__all__ = ["CACR", "CACRConfig"]
-
 
 @dataclass(frozen=True)
 class CACRConfig(DoublyContrastive, ManyViewsConfig):

@@ -10,8 +10,6 @@ from manyview.encoders import Encoder
 from manyview.methods.hyper import DoublyContrastive
 from manyview.methods.queued_views import QueuedViews, QueuedViewsConfig
 
-__all__ = ["CACRMoCo", "CACRMoCoConfig"]
-
 
 @dataclass(frozen=True)
 class CACRMoCoConfig(DoublyContrastive, QueuedViewsConfig):

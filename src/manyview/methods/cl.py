@@ -10,8 +10,6 @@ from manyview.methods.base import Chance, SmallSet
 from manyview.methods.many_views import ManyViews, ManyViewsConfig, Pool
 from manyview.objectives import nt_xent
 
-__all__ = ["CL", "CLConfig"]
-
 
 @dataclass(frozen=True)
 class CLConfig(ManyViewsConfig):

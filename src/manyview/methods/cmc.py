@@ -6,8 +6,6 @@ from typing import final
 from manyview.methods.banked import BankConfig, Banked
 from manyview.methods.view_graph import CMC_PAPER
 
-__all__ = ["CMC", "CMCConfig"]
-
 
 @dataclass(frozen=True)
 class CMCConfig(BankConfig):

@@ -10,8 +10,6 @@ from manyview.methods.base import Chance
 from manyview.methods.many_views import ManyViews, ManyViewsConfig, Pool
 from manyview.objectives import cmc_full_graph
 
-__all__ = ["CMCAug", "CMCAugConfig"]
-
 
 @dataclass(frozen=True)
 class CMCAugConfig(ManyViewsConfig):

@@ -5,8 +5,6 @@ from typing import final
 
 from manyview.methods.queued_graph import QueuedGraph, QueuedGraphConfig
 
-__all__ = ["CMCMoCo", "CMCMoCoConfig"]
-
 
 @dataclass(frozen=True)
 class CMCMoCoConfig(QueuedGraphConfig):

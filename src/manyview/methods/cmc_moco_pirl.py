@@ -6,8 +6,6 @@ from typing import Annotated, final
 from manyview.bounds import Share
 from manyview.methods.queued_graph import QueuedGraph, QueuedGraphConfig
 
-__all__ = ["CMCMoCoPIRL", "CMCMoCoPIRLConfig"]
-
 
 @dataclass(frozen=True)
 class CMCMoCoPIRLConfig(QueuedGraphConfig):

@@ -14,8 +14,6 @@ from manyview.methods.patches import WithPatches, patch_heads
 from manyview.methods.view_graph import CMC_PATCHES, GraphConfig, Seen, ViewGraph
 from manyview.objectives import info_nce, patch_scores
 
-__all__ = ["CMCPatch", "CMCPatchConfig"]
-
 
 @dataclass(frozen=True)
 class CMCPatchConfig(GraphConfig):

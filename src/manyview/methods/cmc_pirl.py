@@ -7,8 +7,6 @@ from manyview.bounds import Share
 from manyview.methods.banked import BankConfig, Banked
 from manyview.methods.view_graph import CMC_COMBINED
 
-__all__ = ["CMCPIRL", "CMCPIRLConfig"]
-
 
 @dataclass(frozen=True)
 class CMCPIRLConfig(BankConfig):

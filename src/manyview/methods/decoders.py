@@ -8,8 +8,6 @@ from torch import Tensor, nn
 from manyview.encoders import Towers
 from manyview.precision import at_least_float32
 
-__all__ = ["Decoder", "WithDecoders"]
-
 START, WIDEST = 4, 256  # side and channels of the map that a decoder begins with
 
 

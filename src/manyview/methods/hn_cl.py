@@ -10,8 +10,6 @@ from manyview.methods.base import Chance
 from manyview.methods.hyper import HardNegatives
 from manyview.methods.many_views import ManyViews, ManyViewsConfig, Pool, contrasts
 
-__all__ = ["HNCL", "HNCLConfig"]
-
 
 @dataclass(frozen=True)
 class HNCLConfig(HardNegatives, ManyViewsConfig):

@@ -9,8 +9,6 @@ from manyview.methods.base import Chance
 from manyview.methods.hyper import HardNegatives
 from manyview.methods.queued_views import QueuedViews, QueuedViewsConfig
 
-__all__ = ["HNCLMoCo", "HNCLMoCoConfig"]
-
 
 @dataclass(frozen=True)
 class HNCLMoCoConfig(HardNegatives, QueuedViewsConfig):

@@ -9,8 +9,6 @@ from manyview.bounds import NotNegative, Positive, ShareBelowOne
 from manyview.errors import UserError
 from manyview.objectives import align_uniform, cacr, hard_negative
 
-__all__ = ["AlignUniform", "DoublyContrastive", "HardNegatives"]
-
 
 @dataclass(frozen=True)
 class DoublyContrastive:

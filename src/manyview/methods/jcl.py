@@ -9,8 +9,6 @@ from manyview.bounds import NotNegative, Positive
 from manyview.methods.base import MOCO_V2, QueueConfig, Queued, ViewBatch
 from manyview.objectives import jcl, similarity
 
-__all__ = ["JCL", "JCLConfig"]
-
 
 @dataclass(frozen=True)
 class JCLConfig(QueueConfig):

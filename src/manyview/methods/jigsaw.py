@@ -14,8 +14,6 @@ from manyview.methods.view_graph import GraphConfig, ViewGraph
 from manyview.precision import at_least_float32
 from manyview.views.patches import CELLS, GRID, Jigsaw
 
-__all__ = ["Branched", "BranchedConfig"]
-
 Embeddings = dict[str, Tensor]  # (N, D) by view
 
 PATCH = 0.75  # of a cell's side: PIRL cuts 64 pixels of 85

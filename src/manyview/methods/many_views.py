@@ -14,8 +14,6 @@ from manyview.methods.base import MOCO_V2, Method, SmallSet, ViewBatch
 from manyview.negatives import InBatch
 from manyview.objectives import similarity
 
-__all__ = ["ManyViews", "ManyViewsConfig", "Pool", "contrasts", "of_all_ranks", "others"]
-
 
 @dataclass(frozen=True)
 class ManyViewsConfig:

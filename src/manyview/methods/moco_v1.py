@@ -11,8 +11,6 @@ from manyview.encoders import EncoderConfig
 from manyview.methods.base import Paper, QueueConfig, Queued, ViewBatch
 from manyview.objectives import info_nce, similarity
 
-__all__ = ["MoCoV1", "MoCoV1Config"]
-
 
 @dataclass(frozen=True)
 class MoCoV1Config(QueueConfig):

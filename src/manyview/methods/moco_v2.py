@@ -9,8 +9,6 @@ from manyview.bounds import Positive
 from manyview.methods.base import MOCO_V2, QueueConfig, Queued, ViewBatch
 from manyview.objectives import info_nce, similarity
 
-__all__ = ["MoCoV2", "MoCoV2Config"]
-
 
 @dataclass(frozen=True)
 class MoCoV2Config(QueueConfig):

@@ -9,8 +9,6 @@ from manyview.bounds import Positive, Several
 from manyview.methods.many_views import ManyViews, ManyViewsConfig, Pool
 from manyview.objectives import mv_dhel
 
-__all__ = ["MVDHEL", "MVDHELConfig"]
-
 
 @dataclass(frozen=True)
 class MVDHELConfig(ManyViewsConfig):

@@ -10,8 +10,6 @@ from manyview.methods.base import Chance
 from manyview.methods.many_views import ManyViews, ManyViewsConfig, Pool
 from manyview.objectives import mv_infonce
 
-__all__ = ["MVInfoNCE", "MVInfoNCEConfig"]
-
 
 @dataclass(frozen=True)
 class MVInfoNCEConfig(ManyViewsConfig):

@@ -11,8 +11,6 @@ from manyview.errors import UserError
 from manyview.precision import at_least_float32
 from manyview.views.patches import strided
 
-__all__ = ["WithPatches", "patch_heads"]
-
 EARLY = ("layer2", "conv3")  # of ResNets, of AlexNets
 ANY_SIZE = 64  # of images, where the encoder was not built for one
 

@@ -12,8 +12,6 @@ from manyview.methods.base import ViewBatch
 from manyview.methods.decoders import Decoder, WithDecoders
 from manyview.methods.view_graph import CMC_PAPER, GraphConfig, ViewGraph
 
-__all__ = ["Predictive", "PredictiveConfig"]
-
 
 @dataclass(frozen=True)
 class PredictiveConfig(GraphConfig):

@@ -10,8 +10,6 @@ from manyview.methods.base import Chance
 from manyview.methods.many_views import ManyViews, ManyViewsConfig, Pool
 from manyview.objectives import pvc
 
-__all__ = ["PVC", "PVCConfig"]
-
 
 @dataclass(frozen=True)
 class PVCConfig(ManyViewsConfig):

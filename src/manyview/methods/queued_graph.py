@@ -15,8 +15,6 @@ from manyview.methods.view_graph import CMC_COMBINED, Seen, ways
 from manyview.objectives import info_nce, similarity
 from manyview.objectives.multiview import Scores
 
-__all__ = ["QueuedGraph", "QueuedGraphConfig"]
-
 
 @dataclass(frozen=True)
 class QueuedGraphConfig(QueueConfig, BranchedConfig):

@@ -14,8 +14,6 @@ from manyview.methods.many_views import others
 from manyview.negatives import InBatch
 from manyview.objectives import similarity
 
-__all__ = ["QueuedViews", "QueuedViewsConfig"]
-
 
 @dataclass(frozen=True)
 class QueuedViewsConfig(QueueConfig):

@@ -12,8 +12,6 @@ from manyview.methods.base import Chance, Paper
 from manyview.methods.many_views import ManyViews, ManyViewsConfig, Pool
 from manyview.objectives import nt_xent
 
-__all__ = ["SimCLR", "SimCLRConfig"]
-
 
 @dataclass(frozen=True)
 class SimCLRConfig(ManyViewsConfig):

@@ -10,8 +10,6 @@ from manyview.bounds import Positive
 from manyview.methods.base import MOCO_V2, QueueConfig, Queued, ViewBatch
 from manyview.objectives import info_nce, similarity
 
-__all__ = ["Vanilla", "VanillaConfig"]
-
 
 @dataclass(frozen=True)
 class VanillaConfig(QueueConfig):

@@ -17,8 +17,6 @@ from manyview.objectives.multiview import Contrast, Direction, Scores
 from manyview.objectives.rows import finite_counts
 from manyview.views.named import named_views
 
-__all__ = ["CMC_COMBINED", "CMC_PAPER", "CMC_PATCHES", "GraphConfig", "Seen", "ViewGraph", "ways"]
-
 CMC_PAPER = Paper(
     ViewConfig(augment="cmc"),
     EncoderConfig(head="linear"),

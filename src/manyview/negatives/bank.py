@@ -9,8 +9,6 @@ from manyview.negatives.drawn import drawn_similarity
 from manyview.objectives import similarity
 from manyview.precision import at_least_float32
 
-__all__ = ["MemoryBank"]
-
 _TAG = 0x62616E6B  # "bank": keeps these draws apart from everybody else's
 
 

@@ -12,8 +12,6 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-__all__ = ["drawn_similarity"]
-
 Draw = Callable[[Tensor], Tensor]
 Excluded = Callable[[Tensor, Tensor], Tensor | None]
 

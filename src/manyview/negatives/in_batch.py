@@ -7,8 +7,6 @@ from torch import Tensor, nn
 
 from manyview.objectives import similarity
 
-__all__ = ["InBatch"]
-
 
 class InBatch(nn.Module):
     """The other samples of the batch: in the query's view, in the other views, or in all of them."""

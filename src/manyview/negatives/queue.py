@@ -9,8 +9,6 @@ from torch.nn import functional as F
 from manyview import distributed
 from manyview.objectives import similarity
 
-__all__ = ["Queue"]
-
 
 class Queue(nn.Module):
     """The last `size` keys of all ranks, oldest overwritten first; every rank holds the same ones.

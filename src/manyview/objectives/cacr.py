@@ -19,8 +19,6 @@ from manyview.objectives.rows import (
 )
 from manyview.precision import at_least_float32
 
-__all__ = ["attraction", "cacr", "conditional_entropy", "max_conditional_entropy", "mutual_information", "repulsion"]
-
 Weights = Literal["far", "near", "uniform"]
 
 

@@ -6,8 +6,6 @@ from torch import Tensor
 from manyview.objectives.rows import Reduction, log_sum_exp, reduced
 from manyview.precision import at_least_float32
 
-__all__ = ["info_nce", "jcl"]
-
 
 def info_nce(positives: Tensor, negatives: Tensor, *, temperature: float, reduction: Reduction = "mean") -> Tensor:
     r"""InfoNCE, and its vanilla extension to M keys: Eq. 1-3 of JCL, the mean over m of

@@ -10,8 +10,6 @@ from torch import Tensor
 
 from manyview.objectives.rows import similarity
 
-__all__ = ["Graph", "directions", "multiview", "mutual_information_bound", "view_pairs", "within_batch"]
-
 Graph = Literal["core", "full"]
 Direction = tuple[str, str]  # the anchor's view, and the view that it meets
 Contrast = Callable[..., Tensor]

@@ -7,8 +7,6 @@ from torch.nn import functional as F
 from manyview.objectives.rows import Reduction, finite_counts, log_sum_exp, reduced, soft_plus_sum
 from manyview.precision import at_least_float32
 
-__all__ = ["nce", "normaliser"]
-
 
 def nce(
     positives: Tensor,

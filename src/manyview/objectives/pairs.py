@@ -14,8 +14,6 @@ from torch import Tensor
 from manyview.objectives.rows import Reduction, log_sum_exp, reduced, similarity
 from manyview.precision import at_least_float32
 
-__all__ = ["cmc_full_graph", "mv_dhel", "mv_infonce", "nt_xent", "pvc"]
-
 
 def nt_xent(
     views: Tensor,

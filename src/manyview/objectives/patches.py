@@ -6,8 +6,6 @@ from torch import Tensor
 from manyview.objectives.info_nce import info_nce
 from manyview.objectives.rows import Reduction, similarity
 
-__all__ = ["patch_contrast", "patch_scores"]
-
 
 def patch_contrast(
     global_features: Tensor,

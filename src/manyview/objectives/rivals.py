@@ -9,8 +9,6 @@ from manyview.objectives.info_nce import info_nce
 from manyview.objectives.rows import Reduction, finite_counts, log_mean_exp, log_sum_exp, reduced
 from manyview.precision import at_least_float32
 
-__all__ = ["align_uniform", "debiased", "hard_negative"]
-
 
 def align_uniform(
     positives: Tensor,

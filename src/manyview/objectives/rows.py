@@ -13,17 +13,6 @@ from torch.autograd.function import once_differentiable
 
 from manyview.precision import at_least_float32
 
-__all__ = [
-    "Reduction",
-    "finite_counts",
-    "log_mean_exp",
-    "log_sum_exp",
-    "reduced",
-    "similarity",
-    "soft_mean",
-    "soft_plus_sum",
-]
-
 Reduction = Literal["mean", "none"]
 LOG_OF_ZERO = -1000.0  # exp of it is exactly 0 in float64 too, and unlike -inf it may be multiplied by that 0
 

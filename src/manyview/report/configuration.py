@@ -11,8 +11,6 @@ from manyview.encoders.backbones import OWN
 from manyview.evaluate.records import number
 from manyview.report.html import Markup, join, note, table, tag
 
-__all__ = ["commands", "configuration", "environment", "unreadable"]
-
 _MOST_CLASSES = 12
 _MOST_UNREADABLE = 200
 

@@ -8,8 +8,6 @@ from manyview.evaluate.result import Metric
 from manyview.report.html import Markup, join, note, table, tag
 from manyview.report.plots import layer_plot
 
-__all__ = ["evaluation", "not_evaluated"]
-
 _CAPTION = "On test images, with 95\u202f% interval"
 _COUNTS = {
     "train_samples": "training images",

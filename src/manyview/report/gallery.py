@@ -5,8 +5,6 @@ from manyview.report.html import Markup, join, note, picture, table, tag
 from manyview.report.pictures import Neighbourhood, Pictures, Sample, SampleViews
 from manyview.report.plots import similarity_plot
 
-__all__ = ["neighbour", "neighbours", "query", "row", "similarity", "views"]
-
 _MOST_VIEWS = 8
 _WIDTH, _CELL = 900, 150  # px
 

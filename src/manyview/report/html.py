@@ -10,8 +10,6 @@ from torch import Tensor
 
 from manyview.report.style import STYLE
 
-__all__ = ["Markup", "document", "embedded", "join", "note", "picture", "table", "tag"]
-
 _VOID = {"img", "meta", "link", "br"}
 _PIXELATED = 64  # px; smaller images are shown enlarged
 # Nothing is fetched and nothing is run, whatever a file name may try.

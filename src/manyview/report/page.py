@@ -11,8 +11,6 @@ from manyview.report.summary import finding_list, header, title
 from manyview.report.training import training
 from manyview.report.versus import Versus, neighbours_of_two
 
-__all__ = ["render"]
-
 
 def render(facts: Facts, pictures: Pictures | None, missing: str | None = None, versus: Versus | None = None) -> str:
     """The whole page. `missing` says why there are no pictures; `versus` compares the encoder with another one."""

@@ -24,21 +24,6 @@ from manyview.evaluate.features import extract
 from manyview.fields import FIELDS, IMAGE
 from manyview.views import Augment
 
-__all__ = [
-    "Geometry",
-    "Neighbourhood",
-    "Pictures",
-    "Sample",
-    "SampleViews",
-    "collect",
-    "nearest_others",
-    "neighbourhood",
-    "one_of_each_class",
-    "shuffled",
-    "thumbnail",
-    "view_features",
-]
-
 _TAG = 0x7265706F7274  # keeps the choice of samples apart from other uses of the seed
 _THUMBNAIL = 128  # pixels of the longer side; larger images are shrunk, since some sets hold photographs of 50 MB each
 

@@ -20,8 +20,6 @@ from torch import Tensor
 from manyview.diagnose.embeddings import separation
 from manyview.evaluate.result import Metric
 
-__all__ = ["DIFFERENT", "RANDOM", "TRAINED", "layer_plot", "line_plot", "similarity_plot", "smooth"]
-
 # One colour for one meaning, in every plot and in the page; all of them legible on white and on near-black.
 TRAINED, RANDOM, DIFFERENT = "#3b7ddd", "#8b93a1", "#e0862f"
 

@@ -2,8 +2,6 @@
 
 from manyview.report.plots import DIFFERENT, RANDOM, TRAINED
 
-__all__ = ["STYLE"]
-
 STYLE = (
     f":root {{ --trained: {TRAINED}; --random: {RANDOM}; --different: {DIFFERENT}; }}"
     + """

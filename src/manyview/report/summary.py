@@ -10,8 +10,6 @@ from manyview.methods import described, find
 from manyview.report.evaluation import not_evaluated
 from manyview.report.html import Markup, join, note, tag
 
-__all__ = ["finding_list", "header", "title"]
-
 _MOST_RESULTS = 3
 
 

@@ -8,8 +8,6 @@ from manyview.evaluate.records import number
 from manyview.report.html import Markup, join, note, tag
 from manyview.report.plots import RANDOM, line_plot
 
-__all__ = ["training"]
-
 _DIAGNOSTICS = {
     "positive": "Cosine similarity of positives",
     "spread": "Spread of the positive similarities",

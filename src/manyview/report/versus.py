@@ -17,8 +17,6 @@ from manyview.report.html import Markup, join, note, table, tag
 from manyview.report.pictures import Neighbourhood, nearest_others, neighbourhood, one_of_each_class, shuffled
 from manyview.run.files import CONFIG, ENCODER
 
-__all__ = ["Agreement", "Versus", "agreement", "beside", "common_share", "compare", "neighbours_of_two"]
-
 
 @dataclass(frozen=True)
 class Agreement:

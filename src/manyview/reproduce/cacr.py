@@ -21,8 +21,6 @@ from manyview.reproduce.setups import Flags, Pretraining, length
 from manyview.reproduce.sweep import Search, Sweep
 from manyview.reproduce.verdict import ABOVE, FEWEST, Comparison, Interval, Values, claims, over_seeds, signed
 
-__all__ = ["RECIPES"]
-
 STEPS, ENCODED = 600, 320  # views encoded in a step
 SETUP = "CIFAR-10, AlexNet, 200 epochs (C.1)"
 CMC_REMARK = """CMC (K = 4) has the mean over pairs of views, where Eq. 8 of its paper has their sum, and τ = 0.07,

@@ -30,8 +30,6 @@ from manyview.run.saved import saved_config
 from manyview.views.colourspaces import SPLITS, split
 from manyview.views.named import named_views
 
-__all__ = ["RECIPES"]
-
 STEPS, BATCH = 600, 128
 LAPTOP: Flags = {
     "preset": "small", "subset": 5_000, "optimizer": "adam", "lr": 0.003, "batch_size": BATCH, "checkpoint_every": 100,

@@ -16,8 +16,6 @@ from manyview.reproduce.setups import SetUp
 from manyview.reproduce.sweep import Sweep
 from manyview.reproduce.verdict import Table, Values, spread
 
-__all__ = ["ONE_MORE", "Costs", "Step", "step"]
-
 ONE_MORE = "one more: "  # how the name of what one more positive costs begins, before the kind of step
 
 

@@ -9,8 +9,6 @@ from manyview.reproduce.plots import curves, figure
 from manyview.reproduce.recipe import Found, Name, Recipe, grouped, seeds_of
 from manyview.reproduce.verdict import ABOVE, Comparison, Interval, Table, Values, spread
 
-__all__ = ["Curves", "of"]
-
 MARKS = {True: " ✓", False: " ✗", None: ""}
 
 

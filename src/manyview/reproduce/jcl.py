@@ -21,8 +21,6 @@ from manyview.reproduce.setups import Flags, Pretraining, flag, length
 from manyview.reproduce.sweep import Search, Sweep
 from manyview.reproduce.verdict import Comparison, Table, Values, claims, over_seeds
 
-__all__ = ["RECIPES"]
-
 SETUP = "ImageNet-100, ResNet-18, 100 epochs"
 REMARK = """Every run takes 500 steps of 256 images unless another length is named, with `tiny`, a queue of 4,096,
     key encoder momentum 0.99, λ growing linearly from 0, and Adam (β = 0.5, 0.999) with lr 0.001. These were chosen

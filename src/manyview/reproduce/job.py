@@ -34,8 +34,6 @@ from manyview.run.flags import open_training, parse_run
 from manyview.run.pretrain import pretrain, report, resume
 from manyview.run.saved import saved_config
 
-__all__ = ["Job", "Look", "Row", "Store", "Training", "Weighing", "known", "machine", "place", "to_csv"]
-
 IMAGES, RUN = "images", "run"  # columns that recipes do not see: of which images a row is, and of which settings
 SETTINGS = "settings.json"
 REPEATS, ONE_AT_A_TIME = 5, "weighing"

@@ -40,11 +40,6 @@ from manyview.run.saved import saved_config
 from manyview.run.snapshots import encoders_of, steps_of
 from manyview.views import Augment, policy
 
-__all__ = [
-    "ORIGINAL", "SHOWN", "TILES", "Accuracy", "AccuracyCurve", "BesideRandom", "EntropyCurve",
-    "HeldOut", "Map", "Spread", "Weights", "samples", "tested_images", "two_sample",
-]  # fmt: skip
-
 T_NEG = 2.0  # of the entropy, for all methods
 
 

@@ -3,8 +3,6 @@
 import re
 from collections.abc import Sequence
 
-__all__ = ["fill", "table"]
-
 
 def fill(text: str, name: str, content: str) -> str:
     """The text with what stands between the markers of this name replaced."""

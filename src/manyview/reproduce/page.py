@@ -31,8 +31,6 @@ from manyview.reproduce.setting import Setting
 from manyview.run.device import pick_device
 from manyview.run.files import CONFIG, ENCODER, PAGE
 
-__all__ = ["left_out", "over_runs", "png", "titled", "write_files", "write_results"]
-
 PER_INCH = 15  # letters of the title
 
 

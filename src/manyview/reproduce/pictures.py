@@ -19,8 +19,6 @@ from manyview.reproduce.plots import PALETTE, figure, histograms, legend
 from manyview.reproduce.recipe import Found, Recipe, grouped, of_one_seed
 from manyview.reproduce.verdict import Table, Values
 
-__all__ = ["Distributions", "Neighbourhood", "QueryWeights"]
-
 QUANTITIES = {
     "similarity": ("(a) similarity", "mean cosine of the views of an image"),
     "variance": ("(b) variance", "mean variance of a feature over the views of an image"),

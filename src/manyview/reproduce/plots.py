@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-__all__ = ["PALETTE", "bars", "curves", "figure", "histograms", "legend", "show_points"]
-
 PALETTE = ("#3b7ddd", "#e0862f", "#2f9e63", "#b04a9a", "#c93c37", "#6b6f76", "#8a6d3b", "#17899a")
 MARKERS = "osD^vP*X"
 DASHES = ("-", "--", "-.", ":")  # each thinner than the one before, so that lines that coincide stay visible

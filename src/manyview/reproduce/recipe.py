@@ -15,8 +15,6 @@ from manyview.reproduce.setting import Setting
 from manyview.reproduce.setups import SetUp
 from manyview.reproduce.verdict import Compared, Comparison, Table, Values, compare, compared_table, count
 
-__all__ = ["METHOD", "NOT_PRINTED", "Found", "Name", "Recipe", "grouped", "of_one_seed", "seeds_of", "widest"]
-
 K = TypeVar("K")
 NOT_PRINTED = "The paper prints no values of this figure."
 Name = Callable[[Mapping[str, str]], str]

@@ -4,8 +4,6 @@ from manyview.errors import UserError
 from manyview.reproduce import cacr, cmc, jcl
 from manyview.reproduce.recipe import Recipe
 
-__all__ = ["RECIPES", "find"]
-
 RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in (*cacr.RECIPES, *cmc.RECIPES, *jcl.RECIPES)}
 
 

@@ -15,8 +15,6 @@ from manyview.fields import IMAGE
 from manyview.methods import find
 from manyview.run.flags import parse_run
 
-__all__ = ["Images", "Resolved", "described", "differing", "images_in_words", "of_config", "of_fields", "resolve"]
-
 Resolved = dict[str, tuple[Any, bool]]
 """By the name of a setting: its value as JSON holds it, and whether that is the default of its field."""
 

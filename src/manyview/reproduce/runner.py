@@ -15,8 +15,6 @@ from manyview.reproduce.job import Job, Store, place
 from manyview.reproduce.recipe import Recipe
 from manyview.reproduce.setting import Setting
 
-__all__ = ["Outcome", "carry_out", "done_of", "duration"]
-
 FAILURE, TRACEBACK = "failure.txt", " (traceback in "
 POLL = 5.0  # seconds between looks at what another process runs
 

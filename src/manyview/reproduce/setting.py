@@ -4,8 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
 
-__all__ = ["ON_SCENES", "Scale", "Setting"]
-
 T = TypeVar("T")
 Scale = Literal["laptop", "paper"]
 ON_SCENES = "-scenes"  # how the names of files of results end

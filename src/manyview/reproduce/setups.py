@@ -8,8 +8,6 @@ from typing import Any
 from manyview.reproduce.job import Job, Look, Row, Training
 from manyview.reproduce.setting import Setting
 
-__all__ = ["Flags", "Length", "Pretraining", "SetUp", "flag", "length"]
-
 Flags = dict[str, Any]
 """Of `manyview pretrain`, as {"batch_size": 256}; None leaves one out."""
 

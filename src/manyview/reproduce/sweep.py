@@ -15,8 +15,6 @@ from manyview.reproduce.setting import Setting
 from manyview.reproduce.setups import Flags, Pretraining
 from manyview.reproduce.verdict import Comparison, Table, Values, spread
 
-__all__ = ["Search", "Sweep"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep(Recipe):

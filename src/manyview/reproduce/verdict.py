@@ -8,11 +8,6 @@ from dataclasses import dataclass
 
 from scipy import stats
 
-__all__ = [
-    "ABOVE", "FEWEST", "LEVEL", "Compared", "Comparison", "Interval", "Table", "Values", "claims", "compare",
-    "compared_table", "count", "over_seeds", "signed", "spread",
-]  # fmt: skip
-
 FEWEST = 3  # seeds below which there is no interval
 ABOVE, LEVEL = (0.0, math.inf), (-1.0, 1.0)  # where a difference lies by a claim, in points
 

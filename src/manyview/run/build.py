@@ -21,8 +21,6 @@ from manyview.train import build_optimizer, build_schedule
 from manyview.views import Augment, policy
 from manyview.views.policies import RAND
 
-__all__ = ["Training", "build", "build_augment"]
-
 
 @dataclass
 class Training:

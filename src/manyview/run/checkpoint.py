@@ -9,8 +9,6 @@ import torch
 from manyview.atomic import replacing
 from manyview.errors import UserError
 
-__all__ = ["kept", "latest", "load", "save"]
-
 
 def save(directory: Path, step: int, state: dict[str, Any], *, keep: int) -> Path:
     """Writes the file of this step, points `latest.pt` at it, and only then removes all but the newest `keep`."""

@@ -5,8 +5,6 @@ import torch
 from manyview import distributed
 from manyview.errors import UserError
 
-__all__ = ["pick_device"]
-
 
 def pick_device(name: str) -> torch.device:
     if name == "auto":

@@ -6,21 +6,6 @@ from typing import Any
 
 from manyview.errors import UserError
 
-__all__ = [
-    "CHECKPOINTS",
-    "CONFIG",
-    "ENCODER",
-    "EVALUATIONS",
-    "METRICS",
-    "PAGE",
-    "RENAMED",
-    "SNAPSHOTS",
-    "TENSORBOARD",
-    "UNREADABLE",
-    "fingerprint",
-    "read_config",
-]
-
 CONFIG = "config.json"  # method, flags, data and machine; written first
 METRICS = "metrics.jsonl"  # one line per step
 UNREADABLE = "unreadable.txt"  # images that could not be read, with reasons

@@ -20,8 +20,6 @@ from manyview.methods.base import Method
 from manyview.run import presets
 from manyview.run.files import RENAMED
 
-__all__ = ["file_flags", "open_training", "parse_config", "parse_run"]
-
 HELP = {"-h", "--help"}
 
 

@@ -14,8 +14,6 @@ from torch.utils.tensorboard import SummaryWriter
 from manyview.atomic import replacing
 from manyview.run.files import METRICS, TENSORBOARD
 
-__all__ = ["Log"]
-
 
 class Log:
     """Every step is logged exactly once, also after a resume: lines from step `start` on are removed first."""

@@ -7,8 +7,6 @@ from manyview.errors import UserError
 from manyview.evaluate.split import open_test, splits
 from manyview.views import Augment
 
-__all__ = ["contrast_monitor", "knn_sources"]
-
 
 def knn_sources(config: AnyConfig, source: Source) -> tuple[Source, Source] | None:
     """Training and test samples."""

@@ -12,8 +12,6 @@ from manyview.fields import FIELDS, IMAGE
 from manyview.views.named import split_views
 from manyview.views.statistics import mean_chroma, measure, refuse_grey, sampled
 
-__all__ = ["measure_views", "some_samples"]
-
 MEASURED = 500  # samples
 
 

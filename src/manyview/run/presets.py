@@ -10,19 +10,6 @@ from manyview.errors import UserError
 from manyview.methods import described, find
 from manyview.methods.base import CMCSetup, Method, SmallSet
 
-__all__ = [
-    "SMALL_SIDE",
-    "CMCSetup",
-    "Preset",
-    "at_equal_cost",
-    "by_size",
-    "named",
-    "paper",
-    "paper_cifar",
-    "paper_cmc",
-    "small",
-]
-
 Preset = Literal["small", "paper", "paper-cifar", CMCSetup]
 
 SMALL_SIDE = 64  # larger images take the preset `paper`

@@ -34,8 +34,6 @@ from manyview.run.saved import read_settings
 from manyview.train import NotFinite, Taken, read, train
 from manyview.views import Augment
 
-__all__ = ["pretrain", "report", "resume"]
-
 # These may change when a run is resumed: they decide where and how fast it runs, not what it computes.
 FREE = {"out", "config", "preset", "device", "compile", "checkpoint_every", "keep", "log_every", "data", "workers"}
 LR_RULES = {"none": "", "linear": " × batch/256", "sqrt": " × √(batch/256)"}

@@ -15,8 +15,6 @@ from manyview.methods import find
 from manyview.methods.base import Method
 from manyview.run.files import CONFIG, RENAMED, read_config
 
-__all__ = ["read_settings", "saved_config"]
-
 
 def saved_config(run: Path) -> tuple[type[Method], AnyConfig]:
     """Method and configuration of a run directory."""

@@ -13,8 +13,6 @@ from manyview.errors import UserError
 from manyview.run.files import SNAPSHOTS
 from manyview.run.saved import saved_config
 
-__all__ = ["due", "encoders_of", "save", "steps_of"]
-
 
 def due(steps: int, count: int) -> set[int]:
     """The steps with a snapshot: `count` evenly spaced ones, and 0."""

@@ -22,8 +22,6 @@ from manyview.views.policies import Policy
 from manyview.views.randaugment import RandAugment, RandPlan
 from manyview.views.space import Blur, nearest, pick, resize
 
-__all__ = ["Augment", "Group"]
-
 _TAG = 0x7669657773  # "views": keeps these draws apart from everybody else's
 _TRIES = 10  # crops are drawn until one fits, as often as torchvision draws them
 _DRAWS = (_TRIES, _TRIES, 2, 11)  # area, ratio, position, and one each for the rest; new ones go to the end

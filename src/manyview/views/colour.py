@@ -11,8 +11,6 @@ from torch import Tensor
 
 from manyview.views.plan import JITTER, ORDERS, Plan
 
-__all__ = ["Jitter", "compiled_hue", "greyscale", "hue", "solarise", "where"]
-
 _BRIGHTNESS, _CONTRAST, _SATURATION, _HUE = range(4)  # numbers in JITTER
 _BLENDS = {_BRIGHTNESS, _CONTRAST, _SATURATION}
 _LUMA = torch.tensor([0.2989, 0.587, 0.114])  # ITU-R 601, to torchvision's digits

@@ -15,8 +15,6 @@ from torch import Tensor
 
 from manyview.errors import UserError
 
-__all__ = ["SPLITS", "Split", "convert", "split"]
-
 Conversion = Callable[[Tensor], Tensor]
 Matrix = Sequence[Sequence[float]]
 

@@ -14,8 +14,6 @@ from manyview.fields import FIELDS
 from manyview.views.augment import Augment
 from manyview.views.named import named_views, split_views
 
-__all__ = ["gallery", "picture", "png"]
-
 Pixels = npt.NDArray[np.uint8]
 
 _MARGIN = 8

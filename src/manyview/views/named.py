@@ -9,8 +9,6 @@ from manyview.errors import UserError
 from manyview.fields import FIELDS, IMAGE
 from manyview.views.colourspaces import SPLITS, convert
 
-__all__ = ["NamedView", "fields_of", "named_views", "split_views"]
-
 WHOLE = "RGB"
 
 

@@ -9,8 +9,6 @@ from manyview import counter
 from manyview.errors import UserError
 from manyview.views.space import pick
 
-__all__ = ["CELLS", "GRID", "Jigsaw", "JigsawPlan", "strided"]
-
 _TAG = 0x6A6967736177  # "jigsaw": keeps these draws apart from everybody else's
 GRID = 3
 CELLS = GRID**2

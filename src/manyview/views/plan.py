@@ -7,8 +7,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["JITTER", "ORDERS", "Plan"]
-
 JITTER = ("brightness", "contrast", "saturation", "hue")
 ORDERS = torch.tensor(list(itertools.permutations(range(len(JITTER)))))  # (24, 4) of numbers in JITTER
 

@@ -4,8 +4,6 @@ from dataclasses import dataclass, replace
 
 from manyview.errors import UserError
 
-__all__ = ["POLICIES", "Policy", "policy"]
-
 Channels = tuple[float, float, float]
 
 _IMAGENET_MEAN: Channels = (0.485, 0.456, 0.406)

@@ -10,8 +10,6 @@ from torch import Tensor
 from manyview import counter
 from manyview.errors import UserError
 
-__all__ = ["OPERATIONS", "RandAugment", "RandPlan"]
-
 Operation = Callable[[Tensor, int], Tensor]
 
 _TAG = 0x72616E64617567  # "randaug": keeps these draws apart from everybody else's

@@ -5,8 +5,6 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["Blur", "nearest", "pick", "resize"]
-
 # Up to _DENSE pixels a blur is one matrix; beyond it skips the zeros far from the diagonal, _BAND rows at a time.
 _DENSE, _BAND = 112, 48
 

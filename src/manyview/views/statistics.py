@@ -9,8 +9,6 @@ from torch import Tensor
 from manyview import counter
 from manyview.errors import UserError
 
-__all__ = ["Statistics", "mean_chroma", "measure", "refuse_grey", "sampled"]
-
 _TAG = 0x7374617469737469  # "statisti": keeps these draws apart from everybody else's
 _CONSTANT = 1e-6  # of the mean: less is rounding
 _GREY = 0.5  # levels of 255: the little by which a file's rounding colours greys must not be blown up to unit variance
