@@ -95,10 +95,7 @@ def compare(line: Line, ours: list[float], theirs: list[float]) -> dict[str, Any
     if line.amount is not None:
         rates = {
             "unit": line.unit,
-            "rates": {
-                "ours": line.amount / statistics.median(ours),
-                "theirs": line.amount / statistics.median(theirs),
-            },
+            "rates": {"ours": line.amount / statistics.median(ours), "theirs": line.amount / statistics.median(theirs)},
         }
     return {
         "name": line.name,

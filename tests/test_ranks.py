@@ -18,11 +18,7 @@ from manyview.run import checkpoint
 
 FLAGS = ["--data", "scenes:64", "--seed", "3", "--batch-size", "16", "--image-size", "16", "--dim", "32"]
 FLAGS += ["--contrast-every", "2"]  # epochs of four steps: mostly once, at the end
-OWN = {
-    "jcl": ["--queue-size", "40", "--keys", "2"],
-    "moco-v2": ["--queue-size", "40"],
-    "simclr": [],
-}
+OWN = {"jcl": ["--queue-size", "40", "--keys", "2"], "moco-v2": ["--queue-size", "40"], "simclr": []}
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 
 

@@ -173,24 +173,9 @@ def replaced(root: Path, field: str, picture: Image.Image, ending: str = ".png")
 @pytest.mark.parametrize(
     ("field", "picture", "ending", "complaint"),
     [
-        (
-            "depth",
-            depth(0, (15, 20)),
-            ".png",
-            "the depth of kind1/05.png in .* is 15 × 20 pixels, its image 30 × 40",
-        ),
-        (
-            "segmentation",
-            segmentation(1).resize((8, 6)),
-            ".png",
-            "segmentation of kind1/05.png in .* is 6 × 8 pixel",
-        ),
-        (
-            "depth",
-            image(0),
-            ".png",
-            r"depth of kind1/05.png in .* is a colour image \(RGB\): depth has one channel",
-        ),
+        ("depth", depth(0, (15, 20)), ".png", "the depth of kind1/05.png in .* is 15 × 20 pixels, its image 30 × 40"),
+        ("segmentation", segmentation(1).resize((8, 6)), ".png", "segmentation of kind1/05.png in .* is 6 × 8 pixel"),
+        ("depth", image(0), ".png", r"depth of kind1/05.png in .* is a colour image \(RGB\): depth has one channel"),
         ("depth", image(0).convert("P"), ".png", r"is a colour image \(P\): depth has one channel"),
         ("segmentation", image(0), ".png", r"is a colour image \(RGB\): segmentation has one channel"),
         ("depth", Image.fromarray(np.ones(SIZE, np.float32)), ".tiff", "holds floating-point numbers: write whole"),

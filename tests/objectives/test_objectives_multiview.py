@@ -21,10 +21,7 @@ from manyview.objectives import (
 TAU = 0.2
 NAMES = ("L", "ab", "depth", "normals")
 CONTRAST = partial(info_nce, temperature=TAU)
-EDGES = {
-    "full": [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)],
-    "core": [(2, 0), (2, 1), (2, 3)],
-}
+EDGES = {"full": [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)], "core": [(2, 0), (2, 1), (2, 3)]}
 
 
 def named(views: Tensor) -> dict[str, Tensor]:

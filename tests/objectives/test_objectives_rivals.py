@@ -32,12 +32,7 @@ def naive_hard_negative(q: Tensor, keys: Tensor, negatives: Tensor, beta: float,
 def test_hard_negative_equals_the_loop(beta: float, tau_plus: float) -> None:
     q, keys, negatives = embeddings()
     got = hard_negative(
-        similarity(q, keys),
-        similarity(q, negatives),
-        temperature=TAU,
-        beta=beta,
-        tau_plus=tau_plus,
-        reduction="none",
+        similarity(q, keys), similarity(q, negatives), temperature=TAU, beta=beta, tau_plus=tau_plus, reduction="none"
     )
     assert got.tolist() == pytest.approx(naive_hard_negative(q, keys, negatives, beta, tau_plus), abs=1e-10)
 

@@ -47,10 +47,7 @@ def test_two_seeds_give_no_interval_and_decide_nothing() -> None:
     [
         ([Comparison("b", "w")], "1 of 1 comparisons agrees with the paper."),
         ([Comparison("w", "b")], "0 of 1 comparisons agree with the paper, 1 contradicts it."),
-        (
-            [Comparison("b", "w"), Comparison("w", "b")],
-            "1 of 2 comparisons agrees with the paper, 1 contradicts it.",
-        ),
+        ([Comparison("b", "w"), Comparison("w", "b")], "1 of 2 comparisons agrees with the paper, 1 contradicts it."),
         (
             [Comparison("b", "w"), *[Comparison("w", "b")] * 4],
             "1 of 5 comparisons agrees with the paper, 4 contradict it.",
@@ -68,10 +65,7 @@ def test_two_seeds_give_no_interval_and_decide_nothing() -> None:
             "0 of 2 comparisons agree with the paper, 2 are undecided.",
         ),
         ([Comparison("b", "gone")], "Not run."),
-        (
-            [Comparison("b", "w"), Comparison("b", "gone")],
-            "1 of 2 comparisons agrees with the paper, 1 was not run.",
-        ),
+        ([Comparison("b", "w"), Comparison("b", "gone")], "1 of 2 comparisons agrees with the paper, 1 was not run."),
         (
             [Comparison("b", "w"), Comparison("b", "new"), Comparison("b", "gone")],
             "1 of 3 comparisons agrees with the paper, 1 is undecided, 1 was not run. Fewer than 3 seeds give no "

@@ -29,14 +29,7 @@ class ContrastMonitor:
     """The `contrast` of encoders on views of some samples of a source. The views are cut once and kept."""
 
     def __init__(
-        self,
-        source: Source,
-        augment: Augment,
-        *,
-        name: str,
-        t_neg: float,
-        workers: int = 0,
-        samples: int = SAMPLES,
+        self, source: Source, augment: Augment, *, name: str, t_neg: float, workers: int = 0, samples: int = SAMPLES
     ) -> None:
         """`augment` gives policy, size and seed; `name` tells the user what `source` is. Unreadable images are
         passed over; `workers` processes read those that are not at hand as arrays."""

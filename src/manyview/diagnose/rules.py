@@ -246,14 +246,4 @@ def _overfitting(facts: Facts) -> Finding | None:
     return Finding("problem" if gap > _LARGE_GAP else "warning", "Overfitting", f"{text}. It overfits.", advice)
 
 
-_RULES = (
-    _collapse,
-    _not_finite,
-    _against_chance,
-    _course,
-    _learning_rate,
-    _queue,
-    _waiting,
-    _knn_course,
-    _overfitting,
-)
+_RULES = (_collapse, _not_finite, _against_chance, _course, _learning_rate, _queue, _waiting, _knn_course, _overfitting)

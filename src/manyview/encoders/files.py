@@ -13,13 +13,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from manyview.atomic import replacing
-from manyview.encoders.backbones import (
-    OWN,
-    build_backbone,
-    is_known,
-    own_size,
-    takes_any_size,
-)
+from manyview.encoders.backbones import OWN, build_backbone, is_known, own_size, takes_any_size
 from manyview.encoders.encoder import Encoder
 from manyview.encoders.features import Card, FrozenEncoder, TrainableEncoder, card_of
 from manyview.encoders.towers import Towers

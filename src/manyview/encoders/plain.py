@@ -34,13 +34,7 @@ class Table(NamedTuple):
 
 # CMC's Table 10 shows one half of the network for small images, Table 11 one half of AlexNet: a half for each view.
 HALF_SMALL = Table(
-    (
-        Convolution(48, pool=3),
-        Convolution(96, pool=3),
-        Convolution(192),
-        Convolution(192),
-        Convolution(96, pool=3),
-    ),
+    (Convolution(48, pool=3), Convolution(96, pool=3), Convolution(192), Convolution(192), Convolution(96, pool=3)),
     *(2048, 2048),
     image_size=64,
     smallest=16,

@@ -30,13 +30,7 @@ class SimCLR(ManyViews):
         ViewConfig(augment="simclr"),
         EncoderConfig(head="mlp"),
         OptimConfig(
-            batch_size=4096,
-            lr=0.3,
-            lr_rule="linear",
-            epochs=200,
-            optimizer="lars",
-            weight_decay=1e-6,
-            warmup_epochs=10,
+            batch_size=4096, lr=0.3, lr_rule="linear", epochs=200, optimizer="lars", weight_decay=1e-6, warmup_epochs=10
         ),
     )
     config: SimCLRConfig

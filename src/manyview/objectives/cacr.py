@@ -9,14 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from manyview.objectives.rows import (
-    Reduction,
-    finite_counts,
-    log_mean_exp,
-    log_sum_exp,
-    reduced,
-    soft_mean,
-)
+from manyview.objectives.rows import Reduction, finite_counts, log_mean_exp, log_sum_exp, reduced, soft_mean
 from manyview.precision import at_least_float32
 
 Weights = Literal["far", "near", "uniform"]

@@ -32,12 +32,7 @@ def patch_contrast(
 
 
 def patch_scores(
-    global_features: Tensor,
-    pool: Tensor,
-    *,
-    offset: int = 0,
-    owner: Tensor | None = None,
-    there: Tensor | None = None,
+    global_features: Tensor, pool: Tensor, *, offset: int = 0, owner: Tensor | None = None, there: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """Positives (N, h·w) and negatives (N, P·h·w) of the global features (N, D) among local ones (P, D, h, w). Samples
     that are not `there` (P,), since they lack the view, are no negatives, nor are those of the same `owner` (P,)."""

@@ -358,8 +358,7 @@ ENTROPY = EntropyCurves(
         alike and the entropy is at its maximum: a curve above another may have fallen less, and not risen more.""",
     paper_setup=f"{SETUP}, K = 4 with both values of t⁻",
     runs=curve_runs(
-        "none",
-        members={"K = 1, t⁻ = 2": (ONE, {}), "K = 4, t⁻ = 2": (FOUR, SHARPER), "K = 4, t⁻ = 0.9": (FOUR, {})},
+        "none", members={"K = 1, t⁻ = 2": (ONE, {}), "K = 4, t⁻ = 2": (FOUR, SHARPER), "K = 4, t⁻ = 0.9": (FOUR, {})}
     ),
     comparisons=claims("K = 4, t⁻ = 2 > K = 1, t⁻ = 2", "K = 4, t⁻ = 0.9 > K = 1, t⁻ = 2"),
     grows=(),

@@ -251,11 +251,7 @@ SHARED: Flags = {  # the first of each are the values of the other recipes
     "min_crop": (0.2, 0.4, 0.6),
 }
 KEYS: Flags = {"keys": (5, 3, 8)}
-OF_JCL: Flags = {
-    "lam": (4, 1, 2),
-    "lam_schedule": ("linear", "constant"),
-    "enqueue": ("mean", "first"),
-}
+OF_JCL: Flags = {"lam": (4, 1, 2), "lam_schedule": ("linear", "constant"), "enqueue": ("mean", "first")}
 OWN: Mapping[str, Flags] = {"moco-v2": {}, "vanilla": KEYS, "jcl": KEYS | OF_JCL}
 SHOWN = {"temperature": "τ", "queue_size": "queue", "min_crop": "crops from", "lam": "λ", "lam_schedule": "λ is"}
 _TAG = 0x5EA2C4  # keeps these draws apart from everybody else's

@@ -43,12 +43,7 @@ class _Script(NamedTuple):
 
     def part(self, run: slice) -> "_Script":
         return _Script(
-            self.flip[run],
-            self.jitter.part(run),
-            self.grey[run],
-            self.blur[run],
-            self.solarise[run],
-            self.sigma[run],
+            self.flip[run], self.jitter.part(run), self.grey[run], self.blur[run], self.solarise[run], self.sigma[run]
         )
 
 
