@@ -141,8 +141,8 @@ def test_photographs_are_resized_by_their_shorter_side_and_cropped_in_the_middle
     assert str(prepare) == "shorter side resized to 256, centre crop 224×224 (224×224 as stored)"
     for image in source.images[:2]:
         expected = TF.center_crop(TF.resize(image, [256], antialias=True), [224, 224])
-        assert torch.equal(prepare({"image": image})["image"], expected)
-    assert torch.equal(prepare({"image": source.images[2]})["image"], source.images[2])
+        assert torch.equal(prepare({"image": image[None]})["image"][0], expected)
+    assert torch.equal(prepare({"image": source.images[2][None]})["image"][0], source.images[2])
 
 
 def test_small_images_of_one_other_size_are_resized_whole() -> None:
@@ -154,8 +154,8 @@ def test_small_images_of_one_other_size_are_resized_whole() -> None:
 
 
 def test_a_thin_strip_is_not_enlarged_beyond_reason() -> None:
-    strip = torch.zeros(3, 1, 1_000_000, dtype=torch.uint8)
-    assert Preparation(None, 224)({"image": strip})["image"].shape == (3, 224, 224)
+    strip = torch.zeros(1, 3, 1, 1_000_000, dtype=torch.uint8)
+    assert Preparation(None, 224)({"image": strip})["image"].shape == (1, 3, 224, 224)
 
 
 @pytest.mark.skipif("MANYVIEW_TEST_DATA" not in os.environ, reason="MANYVIEW_TEST_DATA is not set")

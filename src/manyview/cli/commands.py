@@ -208,7 +208,7 @@ class Views:
         from manyview.methods import find
         from manyview.run.build import build_augment
         from manyview.run.flags import parse_run
-        from manyview.views import gallery
+        from manyview.views import picture, png
 
         method = find(self.method)
         config, source = parse_run(
@@ -219,8 +219,9 @@ class Views:
         shown = dict(islice(readable(source, order), self.samples))
         images, ids = list(shown.values()), [source.id(number) for number in shown]
         split = method.encoder_config(config.method, config.encoder).split
+        drawn = png(picture(images, augment, index=list(shown), names=ids, split=split))
         try:
-            gallery(images, augment, self.out, index=list(shown), names=ids, split=split)
+            self.out.write_bytes(drawn)
         except OSError as error:
             raise UserError(f"--out {self.out} cannot be written ({error.strerror}): choose another place") from error
         view, area = config.views, augment.policy.scale[0]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import TypedDict, Unpack
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from manyview.data.loader import read_ahead
 from manyview.data.source import Source, cache_directory, readable, track
 from manyview.encoders import FrozenEncoder
 from manyview.errors import UserError
-from manyview.fields import FIELDS, IMAGE
+from manyview.fields import FIELDS, IMAGE, Field
 
 SMALL = 96  # px
 PROBED = 9600  # features of one layer
@@ -230,25 +230,21 @@ class Preparation:
 
     def __call__(self, fields: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Fields (N, c, H, W) -> (N, c, size, size), of the same types."""
-        return {name: self._prepared(field, FIELDS[name].nearest) for name, field in fields.items()}
+        return {name: self._prepared(images, FIELDS[name]) for name, images in fields.items()}
 
-    def _prepared(self, images: Tensor, nearest: bool) -> Tensor:
+    def _prepared(self, images: Tensor, field: Field) -> Tensor:
         height, width = images.shape[-2:]
-        target = [self.size, self.size]
-        if [height, width] == target:
-            return images
-        from torchvision.transforms.v2 import InterpolationMode
-        from torchvision.transforms.v2 import functional as TF
-
-        how: dict[str, Any] = {"interpolation": InterpolationMode.NEAREST_EXACT} if nearest else {"antialias": True}
-        # Picking keeps whole numbers as they are, of which PyTorch cannot resize those of 16 bits.
-        x = images.float() if nearest else images
-        if self.whole:
-            return TF.resize(x, target, **how).to(images.dtype)  # type: ignore[no-any-return]
+        if self.whole or (height, width) == (self.size, self.size):
+            return field.resized(images, (self.size, self.size))
         # Only the middle is kept, and a thin strip enlarged fills the memory.
-        if max(height, width) > 4 * min(height, width):
-            x = TF.center_crop(x, [min(height, 4 * width), min(width, 4 * height)])
-        return TF.center_crop(TF.resize(x, [self.shorter], **how), target).to(images.dtype)  # type: ignore[no-any-return]
+        images = _centre(images, min(height, 4 * width), min(width, 4 * height))
+        height, width = (int(self.shorter * side / min(images.shape[-2:])) for side in images.shape[-2:])
+        return _centre(field.resized(images, (height, width)), self.size, self.size)
+
+
+def _centre(images: Tensor, height: int, width: int) -> Tensor:
+    top, left = (round((had - kept) / 2) for had, kept in zip(images.shape[-2:], (height, width), strict=True))
+    return images[..., top : top + height, left : left + width]
 
 
 @dataclass(frozen=True)
@@ -260,9 +256,12 @@ class _Read:
         """Fields (n, c, size, size) of those of the samples (N,) that can be read, and their numbers (n,)."""
         if self.source.size is not None:
             return self.prepare(self.source.batch(index)), index
-        samples = {number: self.prepare(fields) for number, fields in readable(self.source, index.tolist())}
+        samples = {
+            number: self.prepare({name: field[None] for name, field in fields.items()})
+            for number, fields in readable(self.source, index.tolist())
+        }
         names = self.source.selected if samples else ()
-        fields = {name: torch.stack([sample[name] for sample in samples.values()]) for name in names}
+        fields = {name: torch.cat([sample[name] for sample in samples.values()]) for name in names}
         return fields, torch.tensor(list(samples), dtype=torch.int64)
 
 

@@ -1,11 +1,4 @@
-"""The evaluations of a run, evaluations.json: the one place that reads and writes it.
-
-`read_records(run)` gives every usable record, oldest first, those of 0.1.0 included. A record is of one encoder
-(`trained`, `random`); `comparisons(records)` puts those side by side that differ in the encoder alone, so that figures
-obtained with other settings, data, layers or views never meet. Of a record, `record.result` holds the metrics by name
-(`.metrics["top-5"]`), the one that counts (`.headline`, `.main`, `.value`) and the facts; `metric.written(value)` and
-`str(metric)` print it, whatever it is. `record.special` are the settings that are not the protocol's defaults.
-"""
+"""The evaluations of a run, evaluations.json: the one place that reads and writes it, records of 0.1.0 included."""
 
 import json
 import math

@@ -34,15 +34,11 @@ def similarity(pictures: Pictures | None, missing: str) -> Markup:
         "For a good encoder, views of the same image are similar and views of different images are not. Separation "
         "is the probability that two views of one image are more similar than views of two images (chance: 0.5)."
     )
-    rows = [
-        [
-            name,
-            *map(
-                signed, (f"{g.separation:.3f}", f"{g.alignment:.3f}", f"{g.uniformity:.2f}", f"{g.effective_rank:.1f}")
-            ),
-        ]
+    measured = {
+        name: (f"{g.separation:.3f}", f"{g.alignment:.3f}", f"{g.uniformity:.2f}", f"{g.effective_rank:.1f}")
         for name, g in pictures.geometry.items()
-    ]
+    }
+    rows = [[name, *map(signed, numbers)] for name, numbers in measured.items()]
     header = ["Encoder", "Separation ↑", "Alignment ↓", "Uniformity ↓", "Effective rank ↑"]
     return join(
         note(text),

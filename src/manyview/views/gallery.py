@@ -2,7 +2,6 @@
 
 import io
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -49,20 +48,6 @@ def picture(
     ]
     headings = [*samples[0], *columns]
     return np.asarray(_sheet(rows, headings, names or [f"sample {number}" for number in numbers], side))
-
-
-def gallery(
-    samples: Sequence[Mapping[str, Tensor]],
-    augment: Augment,
-    path: Path | str,
-    *,
-    index: Sequence[int] | None = None,
-    names: Sequence[str] = (),
-    epoch: int = 0,
-    split: str | None = None,
-) -> None:
-    """Save the `picture` as a PNG file."""
-    Path(path).write_bytes(png(picture(samples, augment, index=index, names=names, epoch=epoch, split=split)))
 
 
 def _columns(views: Mapping[str, Tensor], augment: Augment, split: str | None) -> dict[str, Tensor]:
