@@ -17,8 +17,6 @@ class Incomplete(Subset):
     present: dict[str, Tensor]
 
     def __init__(self, source: Source, share: float, *, seed: int) -> None:
-        if not 0 <= share < 1:
-            raise UserError(f"--missing {share:g} is no share: use a number from 0 to less than 1")
         fields = [name for name in source.selected if name != IMAGE]
         if not fields:
             raise UserError(f"--missing {share:g} concerns views beyond colours: name some, as in --views lab,depth")

@@ -2,7 +2,7 @@
 
 import copy
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
@@ -237,9 +237,11 @@ def _write(path: Path, tensors: dict[str, Tensor], card: Card | None) -> None:
     # A single entry: safetensors orders several by chance, and equal weights must give equal bytes.
     version = TOWERS if fields.get("split") else PLAIN
     metadata = None if card is None else {"manyview": json.dumps({"version": version, **fields}, sort_keys=True)}
-    plain = {
-        name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()
-    }
-    content = safetensors.torch.save(plain, metadata)
+    content = safetensors.torch.save(plain(tensors), metadata)
     with replacing(path) as file:
         file.write(content)
+
+
+def plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """As safetensors takes them: on the CPU, in one piece, sharing no memory."""
+    return {name: each.detach().cpu().clone(memory_format=torch.contiguous_format) for name, each in tensors.items()}

@@ -3,10 +3,16 @@
 from pathlib import Path
 
 from manyview.atomic import replacing
-from manyview.diagnose.facts import read_facts
-from manyview.report.page import render
+from manyview.diagnose.facts import Facts, read_facts
+from manyview.diagnose.rules import judge
+from manyview.report import gallery
+from manyview.report.configuration import commands, configuration, environment, unreadable
+from manyview.report.evaluation import evaluation
+from manyview.report.html import document
 from manyview.report.pictures import Pictures, collect
-from manyview.report.versus import Versus, beside
+from manyview.report.summary import finding_list, header, title
+from manyview.report.training import training
+from manyview.report.versus import Versus, beside, neighbours_of_two
 from manyview.run.files import PAGE
 
 __all__ = ["Pictures", "Versus", "beside", "collect", "write_report"]
@@ -20,8 +26,33 @@ def write_report(
     `pictures` come from `collect` where the data is available; otherwise `missing` says why they are not there.
     `versus` comes from `compare` or `beside`.
     """
-    page = render(read_facts(run), pictures, missing, versus)
     path = run / PAGE
     with replacing(path) as file:
-        file.write(page.encode())
+        file.write(_page(read_facts(run), pictures, missing, versus).encode())
     return path
+
+
+def _page(facts: Facts, pictures: Pictures | None, missing: str | None, versus: Versus | None) -> str:
+    """Its sections and their order."""
+    gone = "the data was not available when this page was written"
+    missing = missing or (gone if facts.finished else "the run is not finished")
+    sections = [
+        ("diagnosis", "Diagnosis", finding_list(judge(facts), "There is nothing to judge yet.")),
+        ("training", "Training", training(facts)),
+        ("evaluation", "Evaluation", evaluation(facts)),
+        ("views", "Sample views", gallery.views(pictures, missing)),
+        ("similarity", "Similarity of positives", gallery.similarity(pictures, missing)),
+        ("neighbours", "Nearest neighbours", gallery.neighbours(pictures, missing)),
+    ]
+    if versus is not None:
+        sections.append(("versus", "Two encoders", neighbours_of_two(versus)))
+    sections.append(("configuration", "Configuration", configuration(facts)))
+    if facts.unreadable:
+        sections.append(("unreadable", "Unreadable images", unreadable(facts)))
+    sections += [("environment", "Environment", environment(facts)), ("next", "Next steps", commands(facts))]
+    return document(
+        title(facts),
+        lambda links: header(facts, links),
+        sections,
+        f"Written by manyview {facts.version} from the files of the run. The page needs no network.",
+    )

@@ -3,7 +3,7 @@
 from manyview.config import AnyConfig, DataConfig
 from manyview.data import Camera, Source, open_source
 from manyview.diagnose.monitor import ContrastMonitor
-from manyview.errors import UserError
+from manyview.errors import UserError, naming
 from manyview.evaluate.split import open_test, splits
 from manyview.views import Augment
 
@@ -35,10 +35,8 @@ def contrast_samples(config: AnyConfig, source: Source) -> tuple[Source, str]:
     """Test images if there are any, else training images; and how they are called."""
     data, chosen = config.data, config.run.contrast_data
     if chosen is not None:
-        try:
+        with naming("--contrast-data"):
             test = open_test(chosen, camera=camera_of(data))
-        except UserError as error:
-            raise UserError(f"--contrast-data: {error}") from error
         return test, f"{test.name} (--contrast-data)"
     try:
         test = open_source(data.data, split="test", labelled=not data.unlabelled)

@@ -4,11 +4,11 @@ from collections.abc import Container, Iterator
 from pathlib import Path
 
 import safetensors.torch
-import torch
 from safetensors import SafetensorError
 
 from manyview.atomic import replacing
 from manyview.encoders import Encoder, build_encoder
+from manyview.encoders.files import plain
 from manyview.errors import UserError
 from manyview.run.files import SNAPSHOTS
 from manyview.run.saved import saved_config
@@ -20,10 +20,8 @@ def due(steps: int, count: int) -> set[int]:
 
 
 def save(run: Path, step: int, encoder: Encoder) -> None:
-    state = encoder.state_dict()
-    plain = {name: each.detach().cpu().clone(memory_format=torch.contiguous_format) for name, each in state.items()}
     with replacing(run / SNAPSHOTS / f"step-{step:08d}.safetensors") as file:
-        file.write(safetensors.torch.save(plain))
+        file.write(safetensors.torch.save(plain(encoder.state_dict())))
 
 
 def steps_of(run: Path) -> list[int]:
