@@ -581,7 +581,9 @@ def test_contrast_is_measured_on_the_images_that_are_named(tmp_path: Path, capsy
     assert measured(run)[1]["max_entropy"] == pytest.approx(math.log(19))
     (data / "000.jpg").unlink()
     assert main(["resume", str(run)]) == 2
-    assert "photos/ (--contrast-data) holds other images" in capsys.readouterr().err
+    message = capsys.readouterr().err
+    assert "contrast was measured on other images than" in message
+    assert "photos/ (--contrast-data): name the original data" in message
 
 
 def test_images_to_measure_of_which_too_few_can_be_read_are_refused(
