@@ -114,7 +114,7 @@ def look_at_the_run(data: str, run: Path) -> None:
 
 
 def test_an_interrupted_recipe_goes_on_and_redoes_nothing(data: str, tmp_path: Path) -> None:
-    command = words("jcl-fig3", data, tmp_path, "--steps", "100")
+    command = words("jcl-fig3", data, tmp_path, "--steps", "60")
     jobs = tmp_path / "quick" / "jobs"
     first = Command(*command, log=tmp_path / "log")
     first.wait_until(lambda: any(jobs.glob("moco-v2*/run/metrics.jsonl")))
