@@ -251,8 +251,7 @@ class Pack:
     def __call__(self) -> None:
         from manyview.data import Camera, pack
 
-        camera = Camera(self.depth_scale, self.intrinsics)
-        source = opened(self.data, self.split, labelled=not self.unlabelled, camera=camera)
+        source = opened(self.data, self.split, labelled=not self.unlabelled, camera=Camera.of(self))
         source = source.select(source.fields)
         packed = pack(source, self.out, image_size=self.image_size)
         fields = f" with {', '.join(packed.fields)}" if len(packed.fields) > 1 else ""

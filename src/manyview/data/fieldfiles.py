@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 import torch
@@ -26,6 +26,11 @@ class Camera:
 
     depth_scale: float = 0.001
     intrinsics: str | None = None
+
+    @classmethod
+    def of(cls, settings: Any) -> "Camera":
+        """That of flags, or of the configuration of a run."""
+        return cls(settings.depth_scale, settings.intrinsics)
 
     def __post_init__(self) -> None:
         if not 0 < self.depth_scale < math.inf:

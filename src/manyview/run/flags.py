@@ -28,9 +28,8 @@ def open_training(method: type[Method], config: AnyConfig) -> Source:
     data, fields = config.data, method.encoder_config(config.method, config.encoder).fields
     # The first may pack the images into a file that the others only map.
     with distributed.first_on_each_machine(), naming("--data"):
-        source = open_source(
-            data.data, split="pretrain", labelled=not data.unlabelled, camera=Camera(data.depth_scale, data.intrinsics)
-        ).select(fields)
+        source = open_source(data.data, split="pretrain", labelled=not data.unlabelled, camera=Camera.of(data))
+        source = source.select(fields)
     if data.subset is not None:
         source = fewer(source, data.subset, seed=config.run.seed)
     if data.imbalance != "none":

@@ -1,6 +1,6 @@
 """The data of what is measured during training: kNN accuracy and contrast."""
 
-from manyview.config import AnyConfig, DataConfig
+from manyview.config import AnyConfig
 from manyview.data import Camera, Source, open_source
 from manyview.diagnose.monitor import ContrastMonitor
 from manyview.errors import UserError, naming
@@ -16,12 +16,8 @@ def knn_sources(config: AnyConfig, source: Source) -> tuple[Source, Source] | No
         raise UserError(
             f"--knn-every {config.run.knn_every} needs labels, but --data {config.data.data} has none: use 0"
         )
-    train_set, test_set, _ = splits(config.data.data, camera=camera_of(config.data))
+    train_set, test_set, _ = splits(config.data.data, camera=Camera.of(config.data))
     return train_set, test_set
-
-
-def camera_of(data: DataConfig) -> Camera:
-    return Camera(data.depth_scale, data.intrinsics)
 
 
 def contrast_monitor(config: AnyConfig, source: Source, augment: Augment) -> ContrastMonitor | None:
@@ -36,7 +32,7 @@ def contrast_samples(config: AnyConfig, source: Source) -> tuple[Source, str]:
     data, chosen = config.data, config.run.contrast_data
     if chosen is not None:
         with naming("--contrast-data"):
-            test = open_test(chosen, camera=camera_of(data))
+            test = open_test(chosen, camera=Camera.of(data))
         return test, f"{test.name} (--contrast-data)"
     try:
         test = open_source(data.data, split="test", labelled=not data.unlabelled)
