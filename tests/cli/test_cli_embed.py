@@ -53,7 +53,7 @@ def test_embedding_shows_its_progress_on_a_terminal(
         return embed(*arguments, **settings)
 
     monkeypatch.setattr("manyview.evaluate.features.embed", noted)
-    monkeypatch.setattr("manyview.cli.commands.console", Console(force_terminal=terminal))
+    monkeypatch.setattr("manyview.cli.embed.console", Console(force_terminal=terminal))
     assert main(["embed", str(run), "--data", "scenes:64", "--out", str(tmp_path / "features.npz")]) == 0
     assert shown == [terminal]
 

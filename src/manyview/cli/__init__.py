@@ -34,12 +34,8 @@ def main(argv: list[str] | None = None) -> int:
             from manyview import __version__
 
             print(__version__)
-        elif words[0] in ("pretrain", "evaluate"):
-            import_module(f"{__name__}.{words[0]}").run(words[1:])
         elif words[0] in COMMANDS:
-            from manyview.cli.commands import run
-
-            run(words[0], words[1:])
+            import_module(f"{__name__}.{words[0]}").run(words[1:])
         else:
             raise UserError(f"no command {words[0]!r}: choose one of {', '.join(COMMANDS)} (`manyview --help`)")
     except UserError as error:

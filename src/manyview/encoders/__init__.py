@@ -2,8 +2,9 @@
 
 from manyview.encoders.backbones import build_backbone
 from manyview.encoders.encoder import Encoder, EncoderConfig, Momentum, build_encoder, joined
+from manyview.encoders.export import export
 from manyview.encoders.features import Card, FrozenEncoder, MapShape, TrainableEncoder
-from manyview.encoders.files import export, load, random_like, save_backbone, trainable
+from manyview.encoders.files import load, random_like, save_backbone, trainable
 from manyview.encoders.layers import layer_features, with_layers
 from manyview.encoders.norms import SplitBatchNorm
 from manyview.encoders.towers import Towers

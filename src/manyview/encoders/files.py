@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import safetensors.torch
 import torch
@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from manyview.atomic import replacing
-from manyview.encoders.backbones import OWN, build_backbone, is_known, own_size, takes_any_size
+from manyview.encoders.backbones import build_backbone, is_known
 from manyview.encoders.encoder import Encoder
 from manyview.encoders.features import Card, FrozenEncoder, TrainableEncoder, card_of
 from manyview.encoders.towers import Towers
@@ -21,7 +21,6 @@ from manyview.errors import UserError
 from manyview.run.files import ENCODER
 from manyview.views.named import named_views
 
-Format = Literal["safetensors", "timm", "torchvision"]
 PLAIN, TOWERS = 1, 2  # versions of the files
 # What version 1, which knew nothing but bytes, made of a value: value = factor × number + shift.
 UNITS_1 = {"depth": (8.0, 0.0), "normals": (2.0, -1.0), "segmentation": (2.0, 1.0)}
@@ -33,18 +32,18 @@ def save_backbone(
     path: str | Path, encoder: Encoder, *, image_size: int, mean: Sequence[float], std: Sequence[float]
 ) -> None:
     """Writes the backbone, all or nothing; the same weights give the same bytes."""
-    _write(Path(path), encoder.backbone.state_dict(), card_of(encoder, image_size, mean, std))
+    write(Path(path), encoder.backbone.state_dict(), card_of(encoder, image_size, mean, std))
 
 
 def load(path: str | Path) -> FrozenEncoder:
     """The encoder of a run directory, or of a file that `save_backbone` or `manyview export` wrote."""
-    file = _locate(Path(path))
-    tensors, card = _read(file)
+    file = locate(Path(path))
+    tensors, card = read(file)
     try:
         backbone = _fresh(card, seed=0)
     except UserError as error:
         raise UserError(f"{file} holds no usable encoder: {error}") from error
-    _fill(backbone, tensors, file, card.backbone)
+    fill(backbone, tensors, file, card.backbone)
     return FrozenEncoder(backbone, card)
 
 
@@ -62,30 +61,6 @@ def random_like(frozen: FrozenEncoder, seed: int) -> FrozenEncoder:
     return encoder.to(frozen.mean.device, frozen.mean.dtype)
 
 
-def export(run_or_file: str | Path, out: str | Path, format: Format) -> None:
-    """Writes the backbone for others to load: torchvision's or timm's names of the tensors, or our own file.
-
-    `torchvision` loads into torchvision.models, but for its classifier; `timm` into timm.create_model(num_classes=0).
-    """
-    file, out = _locate(Path(run_or_file)), Path(out)
-    if out.suffix != ".safetensors":
-        raise UserError(f"--out {out} must end in .safetensors")
-    tensors, card = _read(file)
-    formats = _formats(card)
-    if format not in formats:
-        raise UserError(
-            f"--format {format} has no {_describe(card)}: this encoder can be written as {' or '.join(formats)}"
-        )
-    if format == "safetensors":
-        load(file)  # only a file that loads is handed on
-    else:
-        _fill(_counterpart(card.backbone, format), tensors, file, f"{format}'s {card.backbone}")
-    try:
-        _write(out, tensors, card if format == "safetensors" else None)
-    except OSError as error:
-        raise UserError(f"--out {out} cannot be written ({error.strerror}): choose another place") from error
-
-
 def _fresh(card: Card, seed: int) -> nn.Module:
     """The network of a card with random weights, which leaves the caller's random state alone."""
     with torch.random.fork_rng(devices=[]):
@@ -100,47 +75,7 @@ def _fresh(card: Card, seed: int) -> nn.Module:
         )
 
 
-def _counterpart(name: str, format: Format) -> nn.Module:
-    """The network that an exported file must fit, without classifier."""
-    with torch.random.fork_rng(devices=[]):
-        if format == "timm":
-            import timm
-
-            network: nn.Module = timm.create_model(name, pretrained=False, num_classes=0)
-        else:
-            import torchvision
-
-            network = torchvision.models.get_model(name, weights=None)
-            network.fc = nn.Identity()
-    return network
-
-
-def _formats(card: Card) -> list[Format]:
-    """What the encoder can be written as: the names of its tensors and its function must be those of the format."""
-    name, formats = card.backbone, list[Format](["safetensors"])
-    if card.stem != "standard" or card.norm != "batch" or card.in_channels != 3 or card.split or name in OWN:
-        return formats
-    import torchvision
-
-    if takes_any_size(name) or card.image_size == own_size(name):
-        formats.append("timm")
-    if name.startswith(("resnet", "resnext", "wide_resnet")) and name in torchvision.models.list_models():
-        formats.append("torchvision")
-    return formats
-
-
-def _describe(card: Card) -> str:
-    traits = [f"--stem {card.stem}"] * (card.stem != "standard") + [f"--norm {card.norm}"] * (card.norm != "batch")
-    if not takes_any_size(card.backbone):
-        traits.append(f"--image-size {card.image_size}")
-    if card.in_channels != 3:
-        traits.append(f"input channels {card.in_channels}")
-    if card.split:
-        traits.append(f"--split {card.split}")
-    return card.backbone + (f" with {' and '.join(traits)}" if traits else "")
-
-
-def _locate(path: Path) -> Path:
+def locate(path: Path) -> Path:
     if path.is_file():
         return path
     if not path.exists():
@@ -152,7 +87,7 @@ def _locate(path: Path) -> Path:
     return path / ENCODER
 
 
-def _read(file: Path) -> tuple[dict[str, Tensor], Card]:
+def read(file: Path) -> tuple[dict[str, Tensor], Card]:
     try:
         with safe_open(file, framework="pt") as content:
             metadata = content.metadata() or {}
@@ -216,7 +151,7 @@ def _channel_numbers(values: Any) -> tuple[float, ...]:
     return numbers
 
 
-def _fill(network: nn.Module, tensors: dict[str, Tensor], file: Path, name: str) -> None:
+def fill(network: nn.Module, tensors: dict[str, Tensor], file: Path, name: str) -> None:
     """A strict load whose complaint is one line."""
     wanted = {key: tuple(tensor.shape) for key, tensor in network.state_dict().items()}
     given = {key: tuple(tensor.shape) for key, tensor in tensors.items()}
@@ -230,7 +165,7 @@ def _fill(network: nn.Module, tensors: dict[str, Tensor], file: Path, name: str)
     network.load_state_dict(tensors)
 
 
-def _write(path: Path, tensors: dict[str, Tensor], card: Card | None) -> None:
+def write(path: Path, tensors: dict[str, Tensor], card: Card | None) -> None:
     fields = {} if card is None else asdict(card)
     if not fields.get("split"):
         fields.pop("split", None)  # so that files of other encoders stay as they were

@@ -1,25 +1,19 @@
 """A whole run: training, logs, checkpoints, snapshots, the encoder and the report."""
 
 import json
-import platform
 import signal
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import timm
 import torch
 from rich.console import Console
-from rich.table import Table
 
 import manyview
 from manyview import distributed
 from manyview.atomic import replacing
 from manyview.config import AnyConfig, plain
-from manyview.data import Loader, Source, check_unreadable
-from manyview.data.subsets import counts_in_words
+from manyview.data import Loader, Source
 from manyview.diagnose.monitor import ContrastMonitor
 from manyview.encoders import FrozenEncoder, load, random_like, save_backbone
 from manyview.errors import Stopped, UserError
@@ -27,16 +21,18 @@ from manyview.evaluate.knn import knn_accuracy
 from manyview.methods.base import Method
 from manyview.report import beside, collect, write_report
 from manyview.run import checkpoint, snapshots
+from manyview.run.announce import announce, environment
 from manyview.run.build import Training, build
 from manyview.run.files import CHECKPOINTS, CONFIG, ENCODER, METRICS, UNREADABLE, fingerprint, read_config
 from manyview.run.log import Log
 from manyview.run.saved import read_settings
+from manyview.run.signals import deferred_signals
+from manyview.run.unreadable import UnreadableList
 from manyview.train import NotFinite, Taken, read, train
 from manyview.views import Augment
 
 # These may change when a run is resumed: they decide where and how fast it runs, not what it computes.
 FREE = {"out", "config", "preset", "device", "compile", "checkpoint_every", "keep", "log_every", "data", "workers"}
-LR_RULES = {"none": "", "linear": " × batch/256", "sqrt": " × √(batch/256)"}
 
 
 def pretrain(kind: type[Method], config: AnyConfig, source: Source, console: Console) -> Path:
@@ -275,79 +271,3 @@ def refuse_other_contrast(run: Path, contrast: ContrastMonitor | None) -> None:
             f"contrast was measured on other images than {contrast.name}: name the original data, with its test split "
             "where it had one"
         )
-
-
-class UnreadableList:
-    """The list beside a run of images that cannot be read; too many of them end the run."""
-
-    def __init__(self, source: Source, path: Path) -> None:
-        self.source, self.path = source, path
-        self.listed = set(path.read_text(encoding="utf-8").splitlines()) if path.exists() else set[str]()
-        self.add(source.unreadable)
-
-    def add(self, images: Iterable[tuple[str, str]]) -> None:
-        """(id, reason) of what some rank could not read; all ranks are told the same."""
-        fresh = {f"{name}\t{' '.join(reason.split())}": None for name, reason in images}.keys() - self.listed
-        if fresh:
-            self.listed.update(fresh)
-            if distributed.rank() == 0:
-                with open(self.path, "a", encoding="utf-8") as file:
-                    file.writelines(f"{line}\n" for line in sorted(fresh))
-            check_unreadable(len(self.listed), len(self.source), self.path)
-
-
-@contextmanager
-def deferred_signals() -> Iterator[list[int]]:
-    """SIGINT and SIGTERM are noted, so that the current step can be finished and saved."""
-    pending: list[int] = []
-    kinds = (signal.SIGINT, signal.SIGTERM)
-    before = {kind: signal.signal(kind, lambda number, _: pending.append(number)) for kind in kinds}
-    try:
-        yield pending
-    finally:
-        for kind, handler in before.items():
-            signal.signal(kind, handler)
-
-
-def environment(device: torch.device) -> dict[str, str | int]:
-    return {
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "timm": timm.__version__,
-        "platform": platform.platform(),
-        "threads": torch.get_num_threads(),
-        "processes": distributed.world_size(),
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else str(device),
-    }
-
-
-def announce(kind: type[Method], config: AnyConfig, source: Source, training: Training, console: Console) -> None:
-    """Prints the setup before the first step."""
-    count = sum(parameter.numel() for parameter in training.method.encoder.parameters())
-    table = Table(title=f"{kind.name} on {source.name}", title_justify="left", show_header=False, box=None)
-    table.add_row("preset", f"{config.run.preset} (--preset)")
-    table.add_row(
-        "data",
-        f"{len(source)} images, views of {config.views.image_size} px, augmentation {config.views.augment}, crops from "
-        f"{training.augment.policy.scale[0]:.0%} of the area",
-    )
-    if source.missing:
-        table.add_row("missing", source.missing_in_words)
-    if config.data.imbalance != "none":
-        counts = counts_in_words(source.class_counts)
-        table.add_row("imbalance", f"{config.data.imbalance} (--imbalance), images per class: {counts}")
-    table.add_row(
-        "encoder", f"{config.encoder.backbone}, {count / 1e6:.2f} M parameters with its head, on {training.device}"
-    )
-    settings = ", ".join(f"{key.replace('_', '-')} {value}" for key, value in asdict(config.method).items())
-    table.add_row(kind.name, settings)
-    epochs, optim = training.steps / training.steps_per_epoch, config.optim
-    table.add_row(
-        "optimisation",
-        f"{training.steps} steps of {optim.batch_size} samples ({epochs:.1f} epochs), {optim.optimizer}, "
-        f"lr {optim.lr}{LR_RULES[optim.lr_rule]} {optim.schedule}",
-    )
-    if training.contrast is not None:
-        table.add_row("contrast", f"measured on {len(training.contrast)} images of {training.contrast.name}")
-    table.add_row("run", str(config.run.out))
-    console.print(table)

@@ -1,0 +1,36 @@
+"""`manyview diagnose`: problems of a run, with advice."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from manyview.cli.shared import console, parsed
+
+COLOURS = {"problem": "red", "warning": "yellow", "good": "green", "unknown": "dim"}
+
+
+@dataclass(frozen=True)
+class Diagnose:
+    """Find problems of a run and say what to do about them."""
+
+    run: tyro.conf.Positional[Path]
+    """Run directory. The run may still be training."""
+
+    def __call__(self) -> None:
+        from rich.table import Table
+        from rich.text import Text
+
+        from manyview.diagnose.rules import findings
+
+        found = findings(self.run)
+        grid = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+        for finding in found:
+            grid.add_row(Text(finding.level, COLOURS[finding.level]), Text(f"{finding.about}: {finding.text}"))
+            if finding.advice:
+                grid.add_row("", Text(f"→ {finding.advice}"))
+        console.print(grid if found else "There is nothing to judge yet.")
+
+
+def run(words: list[str]) -> None:
+    parsed(Diagnose, words)()

@@ -1,0 +1,66 @@
+"""`manyview embed`: the features of images in a file."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from manyview.bounds import NotNegative, Positive
+from manyview.cli.shared import console, names, opened, parsed
+
+
+@dataclass(frozen=True)
+class Embed:
+    """Write the features of images to a file: ids, embeddings, and labels if there are any."""
+
+    run: tyro.conf.Positional[Path]
+    """Run directory or encoder file."""
+    data: str
+    """Images: anything that `pretrain --data` takes."""
+    out: Path
+    """The .npz file to write."""
+    split: Literal["train", "test"] = "train"
+    """Which split, if the data has two."""
+    view: str | None = None
+    """Use only these views of an encoder with a network per view, such as L or L,depth. Default: all."""
+    depth_scale: Annotated[float | None, Positive] = None
+    """Metres per unit of depth files. Default: that of the run; of an encoder file 0.001, for millimetres."""
+    intrinsics: str | None = None
+    """Camera intrinsics fx,fy,cx,cy, for normals computed from depth. Default: those of the run; of an encoder file
+    Kinect's."""
+    images_per_pass: Annotated[int, Positive, tyro.conf.arg(aliases=("--batch-size",))] = 256
+    """Images per forward pass of the encoder."""
+    workers: Annotated[int, NotNegative] = 0
+    """Processes that read and decode."""
+    device: str = "auto"
+    """cpu, cuda, …"""
+
+    def __call__(self) -> None:
+        from manyview.encoders import load
+        from manyview.evaluate.features import embed, left_out_before
+        from manyview.evaluate.split import camera_of
+        from manyview.run.device import pick_device
+
+        encoder = load(self.run)
+        if self.view is not None:
+            encoder = encoder.only(names(self.view))
+        camera = camera_of(self.run, self.depth_scale, self.intrinsics)
+        source = opened(self.data, self.split, camera=camera)
+        features = embed(
+            encoder,
+            source,
+            self.out,
+            batch_size=self.images_per_pass,
+            workers=self.workers,
+            device=pick_device(self.device),
+            progress=console.is_terminal,
+        )
+        lost = len(features.unreadable) + len(left_out_before(source))
+        console.print(
+            f"{self.out}: {len(features):,} embeddings of {source.name}, unreadable images: {lost:,}", soft_wrap=True
+        )
+
+
+def run(words: list[str]) -> None:
+    parsed(Embed, words)()

@@ -1,0 +1,35 @@
+"""`manyview report`: the page of a run."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import tyro
+
+from manyview.cli.shared import console, parsed
+
+
+@dataclass(frozen=True)
+class Report:
+    """Write the report of a run (report.html) with its newest evaluations."""
+
+    run: tyro.conf.Positional[Path]
+    """Run directory."""
+    data: str | None = None
+    """The data, if it has moved."""
+    against: Path | None = None
+    """Another run directory or encoder file. Its nearest neighbours are shown beside those of the run."""
+
+    def __call__(self) -> None:
+        from manyview.run.build import build_augment
+        from manyview.run.flags import open_training
+        from manyview.run.pretrain import report
+        from manyview.run.saved import saved_config
+
+        method, config = saved_config(self.run)
+        source = open_training(method, replace(config, data=replace(config.data, data=self.data or config.data.data)))
+        page = report(self.run, source, build_augment(method, config), console, against=self.against)
+        console.print(f"report: {page}", soft_wrap=True)
+
+
+def run(words: list[str]) -> None:
+    parsed(Report, words)()

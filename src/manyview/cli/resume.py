@@ -1,0 +1,43 @@
+"""`manyview resume`: continue an interrupted run."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from manyview.bounds import NotNegative
+from manyview.cli.shared import console, parsed, ranks
+
+
+@dataclass(frozen=True)
+class Resume:
+    """Continue an interrupted run exactly from its last checkpoint."""
+
+    run: tyro.conf.Positional[Path]
+    """Run directory."""
+    data: str | None = None
+    """The data, if it has moved."""
+    workers: Annotated[int | None, NotNegative] = None
+    """Processes that read and decode."""
+    device: str | None = None
+    """cpu, cuda, …"""
+
+    def __call__(self) -> None:
+        from manyview.run.flags import open_training
+        from manyview.run.pretrain import resume
+        from manyview.run.saved import saved_config
+
+        with ranks():
+            method, config = saved_config(self.run)
+            moved = {name: value for name in ("data", "workers") if (value := getattr(self, name)) is not None}
+            device = config.run.device if self.device is None else self.device
+            config = replace(config, data=replace(config.data, **moved), run=replace(config.run, device=device))
+            source = open_training(method, config)
+            console.print(
+                f"report: {resume(self.run, method, config, source, console) / 'report.html'}", soft_wrap=True
+            )
+
+
+def run(words: list[str]) -> None:
+    parsed(Resume, words)()

@@ -1,0 +1,63 @@
+"""`manyview views`: a picture of the views that a method trains on."""
+
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from manyview import bounds
+from manyview.bounds import Positive
+from manyview.cli.shared import console, missing_from
+from manyview.errors import UserError
+
+
+@dataclass(frozen=True)
+class Views:
+    """Draw the views of the first epoch of a run: `views --data DATA`.
+
+    All flags of `pretrain` are taken (`manyview pretrain METHOD --help`): --data, --preset, --config, --augment,
+    --min-crop, --image-size, --seed, and those of the method, such as --views or --keys. Views with networks of their
+    own, such as those of cmc, are shown in false colours.
+    """
+
+    method: str = "jcl"
+    """The method."""
+    out: Path = Path("views.png")
+    """The picture to write."""
+    samples: Annotated[int, Positive] = 6
+    """How many samples."""
+
+    def draw(self, flags: list[str]) -> None:
+        from manyview import counter
+        from manyview.data.source import readable
+        from manyview.methods import find
+        from manyview.run.build import build_augment
+        from manyview.run.flags import parse_run
+        from manyview.views import picture, png
+
+        method = find(self.method)
+        config, source = parse_run(
+            method, [*flags, "--out", str(self.out)], prog=f"manyview views --method {method.name}"
+        )
+        augment = build_augment(method, config)
+        order = counter.permutation(len(source), config.run.seed).tolist()
+        shown = dict(islice(readable(source, order), self.samples))
+        images, ids = list(shown.values()), [source.id(number) for number in shown]
+        split = method.encoder_config(config.method, config.encoder).split
+        drawn = png(picture(images, augment, index=list(shown), names=ids, split=split))
+        try:
+            self.out.write_bytes(drawn)
+        except OSError as error:
+            raise UserError(f"--out {self.out} cannot be written ({error.strerror}): choose another place") from error
+        view, area = config.views, augment.policy.scale[0]
+        what = f"views of {view.image_size} px, augmentation {view.augment}, crops from {area:.0%} of the area"
+        console.print(f"{self.out}: {what} (--preset {config.run.preset}){missing_from(source)}", soft_wrap=True)
+
+
+def run(words: list[str]) -> None:
+    """Flags that are not its own are those of `pretrain`."""
+    views, flags = tyro.cli(Views, prog="manyview views", args=words, return_unknown_args=True)
+    bounds.check(views)
+    views.draw(flags)
