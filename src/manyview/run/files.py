@@ -13,6 +13,7 @@ CHECKPOINTS = "checkpoints"  # a directory
 SNAPSHOTS = "snapshots"  # a directory of encoders during training
 TENSORBOARD = "tensorboard"  # a directory
 ENCODER = "encoder.safetensors"  # written after the last step
+START = "start.safetensors"  # the encoder before the first step, where the run began from given weights
 EVALUATIONS = "evaluations.json"
 PAGE = "report.html"
 
