@@ -12,7 +12,7 @@ import pytest
 import torch
 from PIL import Image
 
-from manyview.data import Folder, Unreadable
+from manyview.data import Folder, Subset, Unreadable
 from manyview.data import folder as folder_module
 from manyview.data.folder import decode
 from manyview.errors import UserError
@@ -288,6 +288,18 @@ def test_the_probe_finds_a_common_size_without_decoding(tmp_path: Path, monkeypa
     monkeypatch.setattr(Image.Image, "load", lambda _: pytest.fail("decoded"))
     probe = Folder(tmp_path).probe
     assert (probe.checked, probe.size, probe.median_side, probe.unreadable) == (3, (12, 20), 12, ())
+
+
+def test_photographs_of_one_size_are_described_by_it_though_they_are_decoded_one_by_one(tmp_path: Path) -> None:
+    for label in ("cat", "dog"):
+        (tmp_path / label).mkdir()
+        for number in range(2):
+            Image.fromarray(pixels(120, 200, number)).save(tmp_path / label / f"{number}.png")
+    folder = Folder(tmp_path)
+    assert folder.size is None
+    assert folder.describe()["size"] == Subset(folder, torch.tensor([1, 3])).describe()["size"] == [120, 200]
+    Image.fromarray(pixels(120, 201)).save(tmp_path / "dog" / "odd.png")
+    assert Folder(tmp_path).describe()["size"] is None
 
 
 def test_the_probe_notices_one_odd_image(tmp_path: Path) -> None:

@@ -306,6 +306,10 @@ class ImageFiles(Source):
         return self.probe.median_side
 
     @property
+    def stored_size(self) -> tuple[int, int] | None:
+        return self.probe.size
+
+    @property
     def unreadable(self) -> tuple[tuple[str, str], ...]:  # type: ignore[override]
         return self.probe.unreadable
 

@@ -102,6 +102,11 @@ class Source(ABC):
         return min(self.size)
 
     @property
+    def stored_size(self) -> tuple[int, int] | None:
+        """(height, width) of the images where all have the same, at hand as arrays or not."""
+        return self.size
+
+    @property
     def class_counts(self) -> list[int]:
         """Samples of each class, in the order of `classes`; none without labels."""
         if self.labels is None:
@@ -126,7 +131,7 @@ class Source(ABC):
         return {
             "name": self.name,
             "samples": len(self),
-            "size": None if self.size is None else list(self.size),
+            "size": None if self.stored_size is None else list(self.stored_size),
             "fingerprint": self.fingerprint,
             "fields": list(self.selected),
             "missing": self.missing,
@@ -197,6 +202,10 @@ class Subset(Source):
     @property
     def median_side(self) -> int:
         return self.source.median_side
+
+    @property
+    def stored_size(self) -> tuple[int, int] | None:
+        return self.source.stored_size
 
 
 class Names:
