@@ -19,13 +19,19 @@ class RunConfig:
     """Run directory. It must be new or empty. `manyview resume OUT` continues an interrupted run. A run that torchrun
     restarts continues by itself."""
     preset: Literal["auto", "small", "paper", "paper-cifar", "paper-alexnet", "paper-stl10", "paper-nyu"] = "auto"
-    """Defaults of all other flags. `paper`: those of the method's paper (ResNet-50, 224 px). `small`: for images of at
-    most 64 px (backbone `tiny`, queue of 1/8 of the samples, momentum 0.99). `auto`: one of these, by image size.
-    `paper-cifar`: CACR on CIFAR-10, CIFAR-100 and STL-10 (AlexNet, 200 epochs, no queue). `paper-alexnet`,
-    `paper-stl10`, `paper-nyu`: CMC with AlexNet and with RGB-D images."""
+    """Defaults of all other flags. `auto`: by the number and size of the images, and by the machine; each choice is
+    printed with its reason. `small`: for images of at most 64 px (backbone `tiny`, queue of 1/8 of the samples,
+    momentum 0.99). `paper`: those of the method's paper (ResNet-50, 224 px, 200 epochs). `paper-cifar`: CACR on
+    CIFAR-10, CIFAR-100 and STL-10 (AlexNet, 200 epochs, no queue). `paper-alexnet`, `paper-stl10`, `paper-nyu`: CMC
+    with AlexNet and with RGB-D images."""
     config: Path | None = None
     """TOML or JSON file of flags (lr = 0.1, queue-size = 4096 …), such as the config.json of a run. Flags on the
     command line override it."""
+    time: str | None = None
+    """Train for as long as this, such as 30m, 2h or 1h30m, evaluation and page included. The run measures its speed
+    first and fixes the number of steps. Instead of --epochs and --max-steps."""
+    dry_run: bool = False
+    """Print what would be run, with the reasons, the time and the disk that it needs, and stop there."""
     seed: Annotated[int, Seed] = 0
     """Random seed of initial weights, data order and views. The same seed gives the same run."""
     device: str = "auto"
@@ -78,8 +84,9 @@ class DataConfig:
     intrinsics: str | None = None
     """Camera intrinsics fx,fy,cx,cy in pixels, for normals computed from depth. Default: Kinect's, scaled to the
     images."""
-    workers: Annotated[int, NotNegative] = 0
-    """Processes that read and decode. 0: read in the main process, best for small packed sets."""
+    workers: Annotated[int | Literal["auto"], NotNegative] = "auto"
+    """Processes that read and decode. 0: read in the main process. `auto`: 0 for packed sets, else one per
+    processor."""
 
 
 @dataclass(frozen=True)

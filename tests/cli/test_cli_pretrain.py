@@ -15,7 +15,12 @@ from manyview.run.flags import file_flags
 @pytest.mark.parametrize(
     ("words", "whose", "backbone", "batch"),
     [
-        (["jcl"], "those of --preset paper; images of at most 64 px take --preset small: add it", "resnet50", 512),
+        (
+            ["jcl"],
+            "follow the images and the machine; shown are those for `scenes`, 10,000 images of 32 px",
+            "tiny",
+            64,
+        ),
         (["jcl", "--preset", "paper"], "those of --preset paper.", "resnet50", 512),
         (["jcl", "--preset", "small", "--data", "none/"], "small for 10,000 images of 32 px", "tiny", 64),
         (["cacr", "--preset=paper-cifar"], "paper-cifar for 10,000 images of 32 px", "alexnet-small", 128),
@@ -47,17 +52,23 @@ def test_a_mistyped_flag_is_answered_with_the_right_one(capsys: pytest.CaptureFi
     assert "--temperature" in capsys.readouterr().err
 
 
-def test_small_images_take_the_small_preset_and_say_so(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_small_images_get_small_networks_and_the_reasons_are_told(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     out = tmp_path / "run"
     flags = ["--batch-size", "16", "--max-steps", "1"]
     assert main(["pretrain", "jcl", "--data", "scenes:64", "--out", str(out), *flags]) == 0
     text = capsys.readouterr().out
-    assert "small (--preset)" in text
+    assert "auto (--preset)" in text
+    told = {line.split()[0]: " ".join(line.split()[1:]) for line in text.splitlines() if line.startswith(" --")}
+    assert told["--backbone"] == "tiny for images of 32 px"
+    assert told["--batch-size"] == "16 as asked"
+    assert told["--queue-size"] == "32 50% of the samples, so that keys are young"
     assert "measured on 512 images of scenes (test split)" in text
     config = json.loads((out / "config.json").read_text())["config"]
     assert (config["encoder"]["backbone"], config["views"]["image_size"]) == ("tiny", 32)
     assert config["views"]["min_crop"] == 0.6
-    assert (config["method"]["queue_size"], config["method"]["momentum"]) == (8, 0.99)
+    assert (config["method"]["queue_size"], config["method"]["momentum"]) == (32, 0.99)
     assert (config["method"]["temperature"], config["method"]["lam"], config["method"]["keys"]) == (0.1, 4.0, 5)
 
 

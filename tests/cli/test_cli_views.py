@@ -22,9 +22,7 @@ def test_views_are_drawn_as_a_run_with_these_flags_sees_them(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert drawn(tmp_path) == 1 + 6  # the original, the query and five keys of jcl
-    assert (
-        "views of 32 px, augmentation moco-v2, crops from 60% of the area (--preset small)" in capsys.readouterr().out
-    )
+    assert "views of 32 px, augmentation moco-v2, crops from 60% of the area (--preset auto)" in capsys.readouterr().out
     assert drawn(tmp_path, "--method", "jcl", "--keys", "2") == 1 + 3
     assert drawn(tmp_path, "--method", "cacr", "--views", "3") == 1 + 3
     assert drawn(tmp_path, "--method", "moco-v2", "--config", str(run / "config.json"), "--augment", "simclr") == 1 + 2

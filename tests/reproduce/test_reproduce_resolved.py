@@ -112,7 +112,7 @@ def test_settings_are_resolved_as_a_run_on_these_images_would(name: str, tmp_pat
     for each in RECIPES[name].jobs(setting, Store(tmp_path, name)):
         assert isinstance(each, Training)
         flags = [*each.words[1:], "--data", "scenes:400", "--out", str(tmp_path)]
-        config, _ = parse_run(find(each.words[0]), flags)
+        config = parse_run(find(each.words[0]), flags).config
         assert each.trained(images_in_words(source)) == of_config(each.words[0], config)
 
 

@@ -60,7 +60,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_run_directory_holds_what_it_promises(finished: Path) -> None:
     facts = json.loads((finished / "config.json").read_text())
-    assert (facts["method"], facts["preset"]) == ("jcl", "small")
+    assert (facts["method"], facts["preset"]) == ("jcl", "auto")
     assert facts["config"]["encoder"]["backbone"] == "tiny"
     assert facts["config"]["method"] == {
         "temperature": 0.1, "queue_size": 32, "momentum": 0.99, "queue_start": "random", "mask_own": False,

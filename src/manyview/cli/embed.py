@@ -31,8 +31,8 @@ class Embed:
     Kinect's."""
     images_per_pass: Annotated[int, Positive, tyro.conf.arg(aliases=("--batch-size",))] = 256
     """Images per forward pass of the encoder."""
-    workers: Annotated[int, NotNegative] = 0
-    """Processes that read and decode."""
+    workers: Annotated[int | Literal["auto"], NotNegative] = "auto"
+    """Processes that read and decode. `auto`: 0 for packed sets, else one per processor."""
     device: str = "auto"
     """cpu, cuda, …"""
 

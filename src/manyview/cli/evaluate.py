@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
 
 import tyro
 
@@ -40,8 +40,8 @@ class Args(Generic[P]):
     """Evaluate the same network with random weights too."""
     images_per_pass: Annotated[int, Positive] = 256
     """Images per forward pass of the encoder."""
-    workers: Annotated[int, NotNegative] = 0
-    """Processes that read and decode."""
+    workers: Annotated[int | Literal["auto"], NotNegative] = "auto"
+    """Processes that read and decode. `auto`: 0 for packed sets, else one per processor."""
     device: str = "auto"
     """cpu, cuda, …"""
 

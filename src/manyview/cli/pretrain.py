@@ -1,10 +1,13 @@
 """`manyview pretrain`: train an encoder."""
 
+import time
+
 from manyview.cli.shared import console, listed, ranks
 from manyview.methods import described, find
 
 
 def run(words: list[str]) -> None:
+    began = time.perf_counter()
     if not words or words[0] in ("-h", "--help"):
         listed("method", described(), "manyview pretrain METHOD --data DATA --out DIR")
         console.print("`manyview pretrain METHOD --help` explains its flags.")
@@ -13,7 +16,9 @@ def run(words: list[str]) -> None:
     from manyview.run.flags import parse_run
 
     with ranks():
-        config, source = parse_run(method, words[1:])
+        config, source, reasons = parse_run(method, words[1:])
         from manyview.run.pretrain import pretrain
 
-        console.print(f"report: {pretrain(method, config, source, console) / 'report.html'}", soft_wrap=True)
+        directory = pretrain(method, config, source, console, reasons=reasons, began=began)
+        if directory is not None:
+            console.print(f"report: {directory / 'report.html'}", soft_wrap=True)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -18,8 +18,8 @@ class Resume:
     """Run directory."""
     data: str | None = None
     """The data, if it has moved."""
-    workers: Annotated[int | None, NotNegative] = None
-    """Processes that read and decode."""
+    workers: Annotated[int | Literal["auto"] | None, NotNegative] = None
+    """Processes that read and decode. Default: as the run was started."""
     device: str | None = None
     """cpu, cuda, …"""
 

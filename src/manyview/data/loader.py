@@ -6,7 +6,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -17,10 +17,13 @@ from manyview.data.source import Source, Unreadable
 from manyview.errors import UserError
 
 ORDER_TAG = 0x0DE7  # keeps the order apart from everybody else's draws
+_MOST_READERS = 16  # more have hardly anything to do beside one GPU
 _GIVE_UP = 64  # unreadable images in a row: the disk is gone, not an image
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
+Workers = int | Literal["auto"]
+"""Processes that read and decode. 0: the process that trains does it."""
 Crop = Callable[[Mapping[str, Tensor], int, int], dict[str, Tensor]]
 """Fields (c, H, W) of a sample, its number, epoch -> views (V, c, h, w) by name, of the fields' types."""
 
@@ -67,7 +70,7 @@ class Loader:
         seed: int,
         stop: int,
         start: int = 0,
-        workers: int = 0,
+        workers: Workers = 0,
         crop: Crop | None = None,
         rank: int = 0,
         world: int = 1,
@@ -89,7 +92,7 @@ class Loader:
         self.batch_size = batch_size
         self.seed = seed
         self.start, self.stop = start, stop
-        self.workers = workers
+        self.workers = readers(source, workers)
         self.crop = crop
         self.rank, self.world = rank, world
         self.steps_per_epoch = len(source) // batch_size
@@ -169,6 +172,16 @@ class _Calls(Dataset[Value], Generic[Key, Value]):
 def processors() -> int:
     """How many this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def readers(source: Source, workers: Workers) -> int:
+    """How many processes read `source`. `auto`: none for images at hand as arrays; for those that are decoded one for
+    each processor that the ranks on this machine leave each other, for decoding keeps a training step waiting."""
+    if workers != "auto":
+        return workers
+    if source.size is not None:
+        return 0
+    return max(1, min(_MOST_READERS, processors() // int(os.environ.get("LOCAL_WORLD_SIZE", 1))))
 
 
 def read_ahead(function: Callable[[Key], Value], keys: Iterable[Key], workers: int) -> Iterator[Value]:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from manyview import counter
-from manyview.data.loader import read_ahead
+from manyview.data.loader import Workers, read_ahead, readers
 from manyview.data.source import Source, Unreadable, track
 from manyview.diagnose.contrast import CONTRAST, contrast
 from manyview.encoders import Encoder, joined
@@ -29,7 +29,7 @@ class ContrastMonitor:
     """The `contrast` of encoders on views of some samples of a source. The views are cut once and kept."""
 
     def __init__(
-        self, source: Source, augment: Augment, *, name: str, t_neg: float, workers: int = 0, samples: int = SAMPLES
+        self, source: Source, augment: Augment, *, name: str, t_neg: float, workers: Workers = 0, samples: int = SAMPLES
     ) -> None:
         """`augment` gives policy, size and seed; `name` tells the user what `source` is. Unreadable images are
         passed over; `workers` processes read those that are not at hand as arrays."""
@@ -88,14 +88,14 @@ def _evaluating(network: nn.Module) -> Iterator[None]:
             module.training = mode
 
 
-def _cut(source: Source, augment: Augment, workers: int, samples: int) -> tuple[Tensor, dict[str, Tensor]]:
+def _cut(source: Source, augment: Augment, workers: Workers, samples: int) -> tuple[Tensor, dict[str, Tensor]]:
     """The numbers (N,) of samples that can be read, in whole batches, and their crops (N, V, c, size, size)."""
     # Where half of this many cannot be read, the set is broken.
     order = counter.permutation(len(source), augment.seed, _TAG)[: 2 * samples].tolist()
     most = min(samples, len(source))
     crops: dict[str, Tensor] = {}
     kept: list[int] = []
-    cuts = read_ahead(_Cut(source, augment), order, workers if source.size is None else 0)
+    cuts = read_ahead(_Cut(source, augment), order, readers(source, workers) if source.size is None else 0)
     for number, cut in zip(order, track(cuts, f"views of {source.name} for the contrast", most), strict=False):
         if cut is not None:
             for name, views in cut.items():

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from manyview.atomic import replacing
-from manyview.data.loader import read_ahead
+from manyview.data.loader import Workers, read_ahead, readers
 from manyview.data.source import Source, cache_directory, readable, track
 from manyview.encoders import FrozenEncoder
 from manyview.errors import UserError
@@ -57,7 +57,7 @@ class Pass(TypedDict, total=False):
     encoder is moved (None leaves it where it is), and whether progress is shown."""
 
     batch_size: int
-    workers: int
+    workers: Workers
     device: torch.device | str | None
     progress: bool
 
@@ -123,7 +123,7 @@ def _gather(
     room: Callable[[int], "_InMemory | _OnDisk"],
     *,
     batch_size: int = 256,
-    workers: int = 0,
+    workers: Workers = 0,
     device: torch.device | str | None = None,
     progress: bool = False,
 ) -> dict[str, Features]:
@@ -136,7 +136,8 @@ def _gather(
         raise UserError(f"this encoder takes {channels} channels, not the 3 of {source.name}'s images")
     prepare = Preparation(source.size, encoder.image_size)
     parts = torch.split(torch.arange(len(source)), batch_size)
-    batches = read_ahead(_Read(source, prepare), parts, workers)  # forked before the progress bar has a thread
+    # The workers are forked here, before the progress bar has a thread.
+    batches = read_ahead(_Read(source, prepare), parts, readers(source, workers))
     kept: list[Tensor] = []
     caches: dict[str, _InMemory | _OnDisk] = {}
     with frozen(encoder), torch.no_grad():

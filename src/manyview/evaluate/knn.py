@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from manyview.bounds import AtLeastOne, Positive
+from manyview.data.loader import Workers
 from manyview.data.source import Source, track
 from manyview.encoders import FrozenEncoder
 from manyview.evaluate.features import Features, extract
@@ -47,7 +48,7 @@ def class_scores(train: Features, test: Features, protocol: Knn, *, chunk: int =
 
 
 def knn_accuracy(
-    encoder: FrozenEncoder, source: Source, test_source: Source, *, protocol: Knn = Knn(), workers: int = 0
+    encoder: FrozenEncoder, source: Source, test_source: Source, *, protocol: Knn = Knn(), workers: Workers = 0
 ) -> float:
     """Top-1 of kNN alone, without its interval."""
     train, test = (extract(encoder, each, workers=workers) for each in (source, test_source))

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
 from manyview import bounds
+from manyview.data.loader import Workers
 from manyview.data.source import Source
 from manyview.encoders import FrozenEncoder
 from manyview.evaluate.features import Features, Pass, extract, extract_layers
@@ -20,7 +21,7 @@ class Reading:
 
     batch_size: int = 256
     """Images that the encoder gets at once."""
-    workers: int = 0
+    workers: Workers = 0
     seed: int = 0
     progress: bool = False
     layers: Sequence[str] = ()

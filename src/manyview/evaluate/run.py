@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from manyview.data.fieldfiles import KINECT_MM, Camera
+from manyview.data.loader import Workers
 from manyview.encoders import FrozenEncoder, load, random_like
 from manyview.errors import UserError
 from manyview.evaluate import described, find
@@ -32,7 +33,7 @@ def evaluate(
     random: bool = True,
     seed: int = 0,
     batch_size: int = 256,
-    workers: int = 0,
+    workers: Workers = 0,
     device: torch.device | str | None = None,
     progress: bool = True,
     camera: Camera | None = None,

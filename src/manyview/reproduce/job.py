@@ -124,7 +124,7 @@ class Training(Job):
             shutil.rmtree(run, ignore_errors=True)  # it ended before its first checkpoint
             method = find(self.words[0])
             own = ["--data", setting.train, "--out", str(run), "--device", setting.device]
-            config, source = parse_run(method, [*self.words[1:], *own, "--workers", str(setting.workers)])
+            config, source, _ = parse_run(method, [*self.words[1:], *own, "--workers", str(setting.workers)])
             pretrain(method, config, source, console)
             return
         method, config = saved_config(run)

@@ -50,7 +50,7 @@ def resolve(words: tuple[str, ...], images: str) -> Resolved:
     """What `manyview pretrain WORDS` would run on these images."""
     method = find(words[0])
     flags = [*words[1:], "--data", images, "--out", "nowhere"]
-    config, _ = parse_run(method, flags, opening=lambda _, config: Images(images, config.data.subset))
+    config = parse_run(method, flags, opening=lambda _, config: Images(images, config.data.subset)).config
     return of_config(method.name, config)
 
 

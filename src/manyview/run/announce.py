@@ -1,12 +1,14 @@
 """What a run prints before its first step, and what it records of its environment."""
 
 import platform
+from collections.abc import Mapping
 from dataclasses import asdict
 
 import timm
 import torch
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from manyview import distributed
 from manyview.config import AnyConfig
@@ -14,40 +16,68 @@ from manyview.data import Source
 from manyview.data.subsets import counts_in_words
 from manyview.methods.base import Method
 from manyview.run.build import Training
+from manyview.run.duration import in_words
+from manyview.run.trial import Trial, disk, looks
 
 LR_RULES = {"none": "", "linear": " × batch/256", "sqrt": " × √(batch/256)"}
 
 
-def announce(kind: type[Method], config: AnyConfig, source: Source, training: Training, console: Console) -> None:
-    """Prints the setup before the first step."""
+def announce(
+    kind: type[Method],
+    config: AnyConfig,
+    source: Source,
+    training: Training,
+    console: Console,
+    reasons: Mapping[str, str],
+    trial: Trial | None,
+) -> None:
+    """Prints the setup before the first step: what was chosen and why, and what the run will take."""
     count = sum(parameter.numel() for parameter in training.method.encoder.parameters())
     table = Table(title=f"{kind.name} on {source.name}", title_justify="left", show_header=False, box=None)
-    table.add_row("preset", f"{config.run.preset} (--preset)")
-    table.add_row(
-        "data",
-        f"{len(source)} images, views of {config.views.image_size} px, augmentation {config.views.augment}, crops from "
-        f"{training.augment.policy.scale[0]:.0%} of the area",
-    )
+    table.add_column(no_wrap=True)
+    table.add_row("data", f"{len(source):,} images, the shorter side of a typical one has {source.median_side} px")
     if source.missing:
         table.add_row("missing", source.missing_in_words)
     if config.data.imbalance != "none":
         counts = counts_in_words(source.class_counts)
         table.add_row("imbalance", f"{config.data.imbalance} (--imbalance), images per class: {counts}")
     table.add_row(
+        "views",
+        f"{config.views.image_size} px, augmentation {config.views.augment}, crops from "
+        f"{training.augment.policy.scale[0]:.0%} of the area",
+    )
+    table.add_row(
         "encoder", f"{config.encoder.backbone}, {count / 1e6:.2f} M parameters with its head, on {training.device}"
     )
-    settings = ", ".join(f"{key.replace('_', '-')} {value}" for key, value in asdict(config.method).items())
-    table.add_row(kind.name, settings)
+    told = (f"{key.replace('_', '-')} {value}" for key, value in asdict(config.method).items() if key not in reasons)
+    table.add_row(kind.name, ", ".join(told))
     epochs, optim = training.steps / training.steps_per_epoch, config.optim
     table.add_row(
         "optimisation",
-        f"{training.steps} steps of {optim.batch_size} samples ({epochs:.1f} epochs), {optim.optimizer}, "
-        f"lr {optim.lr}{LR_RULES[optim.lr_rule]} {optim.schedule}",
+        f"{training.steps:,} steps of {optim.batch_size} samples ({epochs:.1f} epochs), {optim.optimizer}, "
+        f"lr {optim.lr:g}{LR_RULES[optim.lr_rule]} {optim.schedule}",
     )
     if training.contrast is not None:
         table.add_row("contrast", f"measured on {len(training.contrast)} images of {training.contrast.name}")
-    table.add_row("run", str(config.run.out))
+    if trial is not None:
+        expected = trial.total(training.steps, looks(config.run, training.steps, training.steps_per_epoch))
+        table.add_row("time", f"about {in_words(expected)}; {trial.step:.2g} s a step, measured just now")
+    table.add_row("disk", f"about {disk(config, training) / 1e6:,.0f} MB in {config.run.out}")
+    table.add_row("preset", f"{config.run.preset} (--preset)")
+    if reasons:
+        console.print(chosen(config, reasons))
     console.print(table)
+
+
+def chosen(config: AnyConfig, reasons: Mapping[str, str]) -> Table:
+    """The settings that follow the images and the machine."""
+    table = Table("chosen", "", "because", title_justify="left", box=None)
+    values = {name: value for group in vars(config).values() for name, value in vars(group).items()}
+    for name, reason in reasons.items():
+        value = values[name]
+        text = f"{value:,}" if type(value) is int else str(value)
+        table.add_row(f"--{name.replace('_', '-')}", text, Text(reason, "dim"))
+    return table
 
 
 def environment(device: torch.device) -> dict[str, str | int]:

@@ -38,7 +38,8 @@ class Training:
     contrast: ContrastMonitor | None
 
 
-def build(kind: type[Method], config: AnyConfig, source: Source) -> Training:
+def build(kind: type[Method], config: AnyConfig, source: Source, *, looks: bool = True) -> Training:
+    """`looks`: whether something will be measured meanwhile, for which images are read."""
     bounds.check(config)
     if len(source) < config.optim.batch_size:
         raise UserError(
@@ -69,9 +70,9 @@ def build(kind: type[Method], config: AnyConfig, source: Source) -> Training:
     optimizer = build_optimizer(method, config.optim)
     schedule = build_schedule(optimizer, config.optim, steps=steps, steps_per_epoch=steps_per_epoch)
     scaler = torch.amp.GradScaler(device.type, enabled=config.optim.precision == "fp16")
-    writes = distributed.rank() == 0
-    knn = knn_sources(config, source) if writes else None
-    contrast = contrast_monitor(config, source, augment) if writes and kind.contrastive else None
+    looks &= distributed.rank() == 0
+    knn = knn_sources(config, source) if looks else None
+    contrast = contrast_monitor(config, source, augment) if looks and kind.contrastive else None
     return Training(method, augment, optimizer, schedule, scaler, device, steps, steps_per_epoch, knn, contrast)
 
 

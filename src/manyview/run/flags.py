@@ -3,10 +3,9 @@
 import argparse
 import json
 import tomllib
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import tyro
 
@@ -18,9 +17,20 @@ from manyview.data.scenes import Scenes
 from manyview.errors import UserError, naming
 from manyview.methods.base import Method
 from manyview.run import presets
+from manyview.run.auto import Machine, automatic
+from manyview.run.duration import seconds
 from manyview.run.files import RENAMED
 
 HELP = {"-h", "--help"}
+
+
+class Parsed(NamedTuple):
+    """What the flags of a run stand for."""
+
+    config: AnyConfig
+    source: Source
+    reasons: Mapping[str, str]
+    """Why the settings that follow the images and the machine have their values, by name."""
 
 
 def open_training(method: type[Method], config: AnyConfig) -> Source:
@@ -43,7 +53,7 @@ def parse_run(
     *,
     prog: str = "",
     opening: Callable[[type[Method], AnyConfig], Source] = open_training,
-) -> tuple[AnyConfig, Source]:
+) -> Parsed:
     """Flags over config file over preset. Flags are checked before the data is opened, which may take a while. `prog`
     is the command that takes them, where it is not `pretrain`; `opening` gives the images that presets follow."""
     early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
@@ -58,22 +68,34 @@ def parse_run(
         parse_config(method, words, default, whose=whose, prog=prog)  # which ends with the help
     config = parse_config(method, words, presets.paper(method, *blank), prog=prog)
     bounds.check(config)
+    if config.run.time is not None:
+        seconds(config.run.time)
     source = opening(method, config)
+    reasons: Mapping[str, str] = {}
     if asked == "auto":
-        asked = presets.by_size(source)
-    default = presets.named(asked, method, *blank, source, views=method.view_count(config.method))
-    config = parse_config(method, words, default, prog=prog)
-    return presets.at_equal_cost(method, replace(config, run=replace(config.run, preset=asked))), source
+        default, reasons = automatic(method, config, named_in(words), source, Machine.here(config.run.device))
+    else:
+        default = presets.named(asked, method, *blank, source, views=method.view_count(config.method))
+    return Parsed(presets.at_equal_cost(method, parse_config(method, words, default, prog=prog)), source, reasons)
+
+
+def named_in(words: list[str]) -> set[str]:
+    """The settings whose flags are given."""
+    flags = (word.removeprefix("--").partition("=")[0] for word in words if word.startswith("--"))
+    return {flag.removeprefix("no-").replace("-", "_") for flag in flags}
 
 
 def described(method: type[Method], asked: str, run: RunConfig, data: DataConfig) -> tuple[AnyConfig, str]:
     """The defaults that --help shows, and a sentence that says which preset they belong to. No data is opened: defaults
     that depend on the images are those for `scenes`."""
-    preset: presets.Preset = asked if asked in get_args(presets.Preset) else "paper"  # type: ignore[assignment]
-    scenes, whose = Scenes(), f"Defaults are those of --preset {preset}"
-    if asked == "auto":
-        whose += f"; images of at most {presets.SMALL_SIDE} px take --preset small: add it to see its defaults"
-    elif preset in ("small", "paper-cifar"):
+    scenes = Scenes()
+    if asked not in get_args(presets.Preset):
+        default, _ = automatic(method, presets.paper(method, run, data), set(), scenes, Machine.here("cpu"))
+        shown = f"`scenes`, {len(scenes):,} images of {scenes.median_side} px"
+        return default, f"Defaults follow the images and the machine; shown are those for {shown}."
+    preset: presets.Preset = asked  # type: ignore[assignment]
+    whose = f"Defaults are those of --preset {preset}"
+    if preset in ("small", "paper-cifar"):
         whose += f" for {len(scenes):,} images of {scenes.median_side} px, such as `scenes`; some depend on the images"
     views = method.view_count(method.Config())
     return presets.named(preset, method, run, data, scenes, views=views), f"{whose}."

@@ -12,13 +12,8 @@ from manyview.methods.base import CMCSetup, Method, SmallSet
 
 Preset = Literal["small", "paper", "paper-cifar", CMCSetup]
 
-SMALL_SIDE = 64  # larger images take the preset `paper`
+SMALL_SIDE = 64  # larger images are photographs
 CIFAR_SIDE = 48  # in `paper-cifar`, larger images take the values of STL-10
-
-
-def by_size(source: Source) -> Preset:
-    """The preset of --preset auto."""
-    return "small" if source.median_side <= SMALL_SIDE else "paper"
 
 
 def named(

@@ -2,8 +2,11 @@
 
 import json
 import signal
+import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -25,27 +28,47 @@ from manyview.run.announce import announce, environment
 from manyview.run.build import Training, build
 from manyview.run.files import CHECKPOINTS, CONFIG, ENCODER, METRICS, UNREADABLE, fingerprint, read_config
 from manyview.run.log import Log
-from manyview.run.saved import read_settings
+from manyview.run.saved import read_settings, saved_config
 from manyview.run.signals import deferred_signals
+from manyview.run.trial import planned
 from manyview.run.unreadable import UnreadableList
 from manyview.train import NotFinite, Taken, read, train
 from manyview.views import Augment
 
 # These may change when a run is resumed: they decide where and how fast it runs, not what it computes.
-FREE = {"out", "config", "preset", "device", "compile", "checkpoint_every", "keep", "log_every", "data", "workers"}
+FREE = {
+    *("out", "config", "preset", "time", "dry_run", "device", "compile", "checkpoint_every", "keep", "log_every"),
+    *("data", "workers"),
+}
 
 
-def pretrain(kind: type[Method], config: AnyConfig, source: Source, console: Console) -> Path:
-    """Trains in a new directory to the end. A run that `torchrun` restarts continues."""
+def pretrain(
+    kind: type[Method],
+    config: AnyConfig,
+    source: Source,
+    console: Console,
+    *,
+    reasons: Mapping[str, str] = MappingProxyType({}),
+    began: float | None = None,
+) -> Path | None:
+    """Trains in a new directory to the end. A run that `torchrun` restarts continues. A dry run ends before it writes
+    anything. `reasons` are told beside the settings, --time counts from `began`."""
     run = config.run.out
     writes = distributed.rank() == 0
     # Only rank 0 looks: when another rank would, rank 0 might already have written to the directory.
     ours = distributed.anyone(writes and begun_by_this_launch(run))
     if ours and distributed.anyone(writes and bool(checkpoint.kept(run / CHECKPOINTS))):
+        if config.run.time is not None:  # for which the first start has fixed the steps
+            _, config = saved_config(run)
         return resume(run, kind, config, source, console)
     if not ours and distributed.anyone(writes and run.exists() and (not run.is_dir() or any(run.iterdir()))):
         raise UserError(f"--out {run} is not empty: continue with `manyview resume {run}`, or name a new directory")
-    training = build(kind, config, source)  # before anything is written: a wrong flag leaves nothing behind
+    # All that can fail comes before anything is written: a wrong flag leaves nothing behind.
+    config, trial = planned(kind, config, source, reasons, time.perf_counter() if began is None else began)
+    training = build(kind, config, source)
+    if config.run.dry_run:
+        announce(kind, config, source, training, console, reasons, trial)
+        return None
     if writes:
         facts = {
             "method": kind.name,
@@ -59,7 +82,7 @@ def pretrain(kind: type[Method], config: AnyConfig, source: Source, console: Con
         }
         with replacing(run / CONFIG) as file:
             file.write(json.dumps(facts, indent=2).encode() + b"\n")
-        announce(kind, config, source, training, console)
+        announce(kind, config, source, training, console, reasons, trial)
         if config.run.snapshots:
             snapshots.save(run, 0, training.method.encoder)
         save(run, config, training, step=0)
