@@ -12,6 +12,7 @@ from manyview.config import AnyConfig
 from manyview.data import Source
 from manyview.data.loader import processors, readers
 from manyview.encoders import EncoderConfig, build_encoder
+from manyview.errors import UserError
 from manyview.methods.base import Method
 from manyview.run import presets
 from manyview.run.device import pick_device
@@ -72,6 +73,8 @@ def automatic(
     method: type[Method], asked: AnyConfig, given: Collection[str], source: Source, machine: Machine
 ) -> tuple[AnyConfig, Mapping[str, str]]:
     """Defaults for these images on this machine, and the reasons. `asked` has the values of the flags in `given`."""
+    if len(source) < 2:
+        raise UserError(f"--data {asked.data.data} has a single image: there must be at least two to contrast")
     views = method.view_count(asked.method)
     photographs = source.median_side > presets.SMALL_SIDE
     large = photographs and machine.gpu is not None  # then it is as in the papers, as far as the images reach

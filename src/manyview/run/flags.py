@@ -70,6 +70,9 @@ def parse_run(
     bounds.check(config)
     if config.run.time is not None:
         seconds(config.run.time)
+        if steps := {"epochs", "max_steps"} & named_in(words):
+            flag = min(steps).replace("_", "-")
+            raise UserError(f"--time {config.run.time} and --{flag} both say how long to train: leave one out")
     source = opening(method, config)
     reasons: Mapping[str, str] = {}
     if asked == "auto":

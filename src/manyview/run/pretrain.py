@@ -64,6 +64,7 @@ def pretrain(
     if not ours and distributed.anyone(writes and run.exists() and (not run.is_dir() or any(run.iterdir()))):
         raise UserError(f"--out {run} is not empty: continue with `manyview resume {run}`, or name a new directory")
     # All that can fail comes before anything is written: a wrong flag leaves nothing behind.
+    asked = config.run.time
     config, trial = planned(kind, config, source, reasons, time.perf_counter() if began is None else began)
     training = build(kind, config, source)
     if config.run.dry_run:
@@ -74,6 +75,7 @@ def pretrain(
             "method": kind.name,
             "version": manyview.__version__,
             "preset": config.run.preset,
+            "time": None if trial is None else {"asked": asked, "seconds_per_step": trial.step},
             "launch": distributed.launch(),
             "config": plain(config),
             "data": source.describe(),

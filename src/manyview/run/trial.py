@@ -112,6 +112,7 @@ def planned(
     if reasons.get("checkpoint_every", AS_ASKED) != AS_ASKED:
         run = replace(run, checkpoint_every=saves_every(steps))
     steps = trial.steps_within(left, looks(run, steps, per_epoch))
+    run = replace(run, time=None)  # the steps say it now
     return replace(config, run=run, optim=replace(config.optim, max_steps=steps)), trial
 
 
