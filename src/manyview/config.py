@@ -100,6 +100,10 @@ class ViewConfig:
     """Side length of the views in pixels."""
     min_crop: Annotated[float | None, PositiveShare] = None
     """Smallest crop, as a fraction of the image area. Default: the augmentation's own value."""
+    mean: tuple[float, ...] | None = None
+    """Mean of each channel, for normalisation. Default: that of --init, or the augmentation's own."""
+    std: Annotated[tuple[float, ...] | None, Positive] = None
+    """Standard deviation of each channel, likewise."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +126,12 @@ class OptimConfig:
     """Peak learning rate, before scaling by --lr-rule."""
     lr_rule: Literal["none", "linear", "sqrt"] = "none"
     """Multiply the learning rate by batch size/256 (`linear`) or its square root (`sqrt`)."""
+    backbone_lr: Annotated[float | None, Positive] = None
+    """Peak learning rate of the backbone, where it differs from that of the head (--lr)."""
+    layer_decay: Annotated[float, PositiveShare] = 1.0
+    """Multiply the backbone's learning rate by this factor once more for every layer towards the image."""
+    warmup_head_epochs: Annotated[float, NotNegative] = 0.0
+    """Train the head alone for so many epochs first, before the backbone changes."""
     schedule: Literal["cosine", "step", "constant"] = "cosine"
     """Learning rate schedule after the warm-up."""
     milestones: Annotated[tuple[float, ...], Share] = (0.6, 0.8)

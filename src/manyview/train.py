@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from timm.optim import create_optimizer_v2
+from timm.optim import create_optimizer_v2, param_groups_layer_decay
 from timm.scheduler import CosineLRScheduler, MultiStepLRScheduler
 from timm.scheduler.scheduler import Scheduler
 from torch import Tensor, nn
@@ -80,6 +80,7 @@ def train(
     device: torch.device,
     clip_grad: float | None = None,
     accumulate: int = 1,
+    head_steps: int = 0,
     precision: Precision = "float32",
     scaler: torch.amp.GradScaler | None = None,
     stop: Callable[[], bool] = lambda: False,
@@ -87,7 +88,8 @@ def train(
 ) -> Iterator[Taken]:
     """Takes a step for each of the `batches`, which belong to a run of `steps` steps.
 
-    A batch is worked on in `accumulate` equal parts whose gradients add up to its own. `scaler` is what float16 needs.
+    A batch is worked on in `accumulate` equal parts whose gradients add up to its own. In the first `head_steps` steps
+    the weights of the backbone stay as they are. `scaler` is what float16 needs.
     Between two yields the state is whole: whoever iterates may save it, evaluate the encoder or stop. `stop` tells
     whether this rank is asked to; all ranks learn it by the one message in which they also average the metrics.
 
@@ -117,6 +119,9 @@ def train(
                     metrics = method.step(ViewBatch(views, index, batch.step, steps, part))
                 scaler.scale(metrics["loss"] / accumulate).backward()
             parts.append(torch.stack([value.detach().to(metrics["loss"].dtype) for value in metrics.values()]))
+        if batch.step < head_steps:
+            for parameter in method.encoder.backbone.parameters():
+                parameter.grad = None  # which an optimizer passes over, weight decay included
         # The scaler of float16 expects infinite gradients, and leaves such updates out itself.
         bad = torch.zeros((), device=device) if scaler.is_enabled() else ~_finite(trainable(method))
         flags = torch.tensor([bool(batch.unreadable), stop()]).to(device, non_blocking=True)
@@ -206,16 +211,34 @@ def trainable(module: nn.Module) -> list[Tensor]:
 def build_optimizer(method: Method, config: OptimConfig) -> torch.optim.Optimizer:
     scale = {"none": 1.0, "linear": config.batch_size / 256, "sqrt": math.sqrt(config.batch_size / 256)}[config.lr_rule]
     extra: dict[str, Any] = {"betas": (0.5, 0.999)} if config.optimizer == "adam" else {}
+    spared = config.optimizer in ("adamw", "lars")  # biases and normalisation have no weight decay
+    same = config.backbone_lr in (None, config.lr) and config.layer_decay == 1
     optimizer: torch.optim.Optimizer = create_optimizer_v2(
-        method,
+        method if same else groups(method, config, spared),
         opt="momentum" if config.optimizer == "sgd" else config.optimizer,  # timm's "sgd" is Nesterov's
         lr=config.lr * scale,
         weight_decay=config.weight_decay,
         momentum=config.sgd_momentum,
-        filter_bias_and_bn=config.optimizer in ("adamw", "lars"),
+        filter_bias_and_bn=spared,
         **extra,
     )
     return optimizer
+
+
+def groups(method: Method, config: OptimConfig, spared: bool) -> list[dict[str, Any]]:
+    """Parameters by learning rate: those of the backbone have one of their own, which may fall from layer to layer."""
+    backbone = method.encoder.backbone
+    its = param_groups_layer_decay(
+        backbone, config.weight_decay, layer_decay=config.layer_decay, weight_decay_exclude_1d=spared
+    )
+    for group in its:
+        group["lr_scale"] *= (config.backbone_lr or config.lr) / config.lr  # which timm's schedules multiply with
+    known = set(map(id, backbone.parameters()))
+    others = [each for each in trainable(method) if id(each) not in known]
+    plain = [each for each in others if spared and each.ndim <= 1]
+    decayed = [each for each in others if not (spared and each.ndim <= 1)]
+    heads = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": plain, "weight_decay": 0.0}]
+    return [*(group for group in heads if group["params"]), *its]  # the head first: its rate is the one that is logged
 
 
 def build_schedule(

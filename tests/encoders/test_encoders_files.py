@@ -293,13 +293,13 @@ def test_an_export_that_cannot_be_written_is_a_users_error(run: Path) -> None:
         export(run, run / "file" / "out.safetensors", "safetensors")
 
 
-def test_an_unfinished_run_says_how_to_finish_it(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=rf"a run writes it at its end; finish it with `manyview resume {tmp_path}`"):
+def test_a_run_without_a_checkpoint_is_a_users_error(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"holds no encoder.safetensors and no checkpoint: give the --out of a"):
         load(tmp_path)
 
 
 def test_a_missing_path_is_a_users_error(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"nowhere does not exist: give a run directory or an encoder.safetensors file"):
+    with pytest.raises(UserError, match=r"nowhere does not exist: give a run directory, an encoder file"):
         load(tmp_path / "nowhere")
 
 
@@ -395,5 +395,5 @@ def test_a_damaged_file_is_a_users_error(run: Path) -> None:
 
 def test_a_file_that_others_wrote_is_a_users_error(tmp_path: Path) -> None:
     file = write(tmp_path / "other.safetensors", {"x": torch.zeros(1)}, None)
-    with pytest.raises(UserError, match="is not an encoder of manyview"):
+    with pytest.raises(UserError, match="holds the weights of no network that manyview recognises"):
         load(file)

@@ -10,8 +10,9 @@ from manyview.data.source import Arrays
 from manyview.errors import UserError
 from manyview.methods import described, find
 from manyview.run import presets
-from manyview.run.auto import AS_ASKED, Machine, activations, automatic, looks_every, power_of_two
+from manyview.run.auto import Machine, activations, automatic, looks_every, power_of_two
 from manyview.run.build import build, check_division
+from manyview.run.choices import AS_ASKED
 from manyview.run.duration import in_words, seconds
 from manyview.run.flags import named_in, parse_run
 

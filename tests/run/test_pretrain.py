@@ -63,7 +63,7 @@ def test_a_run_directory_holds_what_it_promises(finished: Path) -> None:
     assert (facts["method"], facts["preset"]) == ("jcl", "auto")
     assert facts["config"]["encoder"]["backbone"] == "tiny"
     assert facts["config"]["method"] == {
-        "temperature": 0.1, "queue_size": 32, "momentum": 0.99, "queue_start": "random", "mask_own": False,
+        "temperature": 0.1, "queue_size": 32, "momentum": 0.99, "queue_start": "random", "mask_own": True,
         "key_passes": 1, "keys": 2, "lam": 4.0, "lam_schedule": "linear", "enqueue": "mean",
     }  # fmt: skip
     assert facts["data"]["samples"] == 64
@@ -415,7 +415,10 @@ def test_a_wrong_value_leaves_nothing_behind(tmp_path: Path, capsys: pytest.Capt
         (["--augment", "moco"], "moco-v2"),
         (["--device", "cuda:7"], "--device cuda:7"),
         (["--bn-splits", "3"], "does not divide into equal parts by --bn-splits 3: use a multiple of 3"),
-        (["--accumulate", "3"], "equal parts by --accumulate 3 and --bn-splits 2: use a multiple of 6"),
+        (
+            ["--accumulate", "3", "--bn-splits", "2"],
+            "equal parts by --accumulate 3 and --bn-splits 2: use a multiple of 6",
+        ),
         (["--min-crop", "1.5"], "--min-crop 1.5 must lie above 0"),
         (["--clip-grad", "-1"], "--clip-grad -1 must be greater than 0"),
         (["--lr", "nan"], "--lr nan must be a finite number"),

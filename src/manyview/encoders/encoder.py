@@ -44,6 +44,10 @@ class EncoderConfig:
     """Projection head: one linear layer (MoCo v1), or two with a ReLU between them (MoCo v2, SimCLR, JCL)."""
     dim: Annotated[int, AtLeastOne] = 128
     """Dimension of the embedding."""
+    init: str | None = None
+    """Start from trained weights instead of random ones: `timm` (its default weights of --backbone), timm:TAG,
+    timm:MODEL, a run directory, or a file of manyview, timm, torchvision or MoCo (.safetensors, or .pth with tensors
+    alone)."""
     split: str | None = None
     """One network per view, for these views of a sample, such as lab (L and ab) or lab,depth. `cmc` sets it by
     --views."""

@@ -8,30 +8,33 @@ from torch import nn
 
 from manyview.encoders.backbones import OWN, own_size, takes_any_size
 from manyview.encoders.features import Card
-from manyview.encoders.files import fill, load, locate, read, write
+from manyview.encoders.files import fill, write
+from manyview.encoders.loading import as_frozen
+from manyview.encoders.weights import open_weights
 from manyview.errors import UserError
 
 Format = Literal["safetensors", "timm", "torchvision"]
 
 
-def export(run_or_file: str | Path, out: str | Path, format: Format) -> None:
+def export(spec: str | Path, out: str | Path, format: Format) -> None:
     """Writes the backbone for others to load: torchvision's or timm's names of the tensors, or our own file.
 
     `torchvision` loads into torchvision.models, but for its classifier; `timm` into timm.create_model(num_classes=0).
     """
-    file, out = locate(Path(run_or_file)), Path(out)
+    out = Path(out)
     if out.suffix != ".safetensors":
         raise UserError(f"--out {out} must end in .safetensors")
-    tensors, card = read(file)
+    weights = open_weights(spec)
+    tensors, card = weights.tensors, weights.card
     formats = _formats(card)
     if format not in formats:
         raise UserError(
             f"--format {format} has no {_describe(card)}: this encoder can be written as {' or '.join(formats)}"
         )
     if format == "safetensors":
-        load(file)  # only a file that loads is handed on
+        as_frozen(weights)  # only what loads is handed on
     else:
-        fill(_counterpart(card.backbone, format), tensors, file, f"{format}'s {card.backbone}")
+        fill(_counterpart(card.backbone, format), tensors, weights.name, f"{format}'s {card.backbone}")
     try:
         write(out, tensors, card if format == "safetensors" else None)
     except OSError as error:

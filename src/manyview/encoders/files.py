@@ -1,6 +1,5 @@
-"""Encoders on disk: safetensors files that say what they hold, the encoders read from them, and other formats."""
+"""Our own encoder files: safetensors with a card that says what they hold."""
 
-import copy
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -9,18 +8,16 @@ from typing import Any
 
 import safetensors.torch
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from manyview.atomic import replacing
-from manyview.encoders.backbones import build_backbone, is_known
+from manyview.encoders.backbones import is_known
 from manyview.encoders.encoder import Encoder
-from manyview.encoders.features import Card, FrozenEncoder, TrainableEncoder, card_of
-from manyview.encoders.towers import Towers
+from manyview.encoders.features import Card, card_of
 from manyview.errors import UserError
-from manyview.run.files import ENCODER
 from manyview.views.named import named_views
 
+METADATA = "manyview"  # the entry with the card
 PLAIN, TOWERS = 1, 2  # versions of the files
 # What version 1, which knew nothing but bytes, made of a value: value = factor × number + shift.
 UNITS_1 = {"depth": (8.0, 0.0), "normals": (2.0, -1.0), "segmentation": (2.0, 1.0)}
@@ -35,74 +32,19 @@ def save_backbone(
     write(Path(path), encoder.backbone.state_dict(), card_of(encoder, image_size, mean, std))
 
 
-def load(path: str | Path) -> FrozenEncoder:
-    """The encoder of a run directory, or of a file that `save_backbone` or `manyview export` wrote."""
-    file = locate(Path(path))
-    tensors, card = read(file)
+def card_in(text: str, path: Path) -> Card:
+    """The card that a file says it has."""
     try:
-        backbone = _fresh(card, seed=0)
-    except UserError as error:
-        raise UserError(f"{file} holds no usable encoder: {error}") from error
-    fill(backbone, tensors, file, card.backbone)
-    return FrozenEncoder(backbone, card)
+        return _parse(text)
+    except (KeyError, RecursionError, TypeError, ValueError, UserError) as error:
+        raise UserError(f"{path} holds no usable encoder: its metadata is wrong ({error})") from error
 
 
-def trainable(encoder: str | Path | FrozenEncoder) -> TrainableEncoder:
-    """The encoder of a run directory or of a file, or a copy of a frozen one, to be trained on."""
-    frozen = encoder if isinstance(encoder, FrozenEncoder) else load(encoder)
-    return TrainableEncoder(copy.deepcopy(frozen.backbone), frozen.card)
-
-
-def random_like(frozen: FrozenEncoder, seed: int) -> FrozenEncoder:
-    """The same encoder before any training: what an evaluation has to beat."""
-    encoder = FrozenEncoder(_fresh(frozen.card, seed), frozen.card)
-    if isinstance(frozen.backbone, Towers):  # what was measured of the images is not learnt
-        encoder.backbone.get_submodule("normalise").load_state_dict(frozen.backbone.normalise.state_dict())
-    return encoder.to(frozen.mean.device, frozen.mean.dtype)
-
-
-def _fresh(card: Card, seed: int) -> nn.Module:
-    """The network of a card with random weights, which leaves the caller's random state alone."""
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
-        return build_backbone(
-            card.backbone,
-            stem=card.stem,
-            norm=card.norm,
-            image_size=card.image_size,
-            in_channels=card.in_channels,
-            split=card.split,
-        )
-
-
-def locate(path: Path) -> Path:
-    if path.is_file():
-        return path
-    if not path.exists():
-        raise UserError(f"{path} does not exist: give a run directory or an {ENCODER} file")
-    if not (path / ENCODER).is_file():
-        raise UserError(
-            f"{path} holds no {ENCODER}: a run writes it at its end; finish it with `manyview resume {path}`"
-        )
-    return path / ENCODER
-
-
-def read(file: Path) -> tuple[dict[str, Tensor], Card]:
-    try:
-        with safe_open(file, framework="pt") as content:
-            metadata = content.metadata() or {}
-            tensors = {name: content.get_tensor(name) for name in content.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError) as error:
-        raise UserError(
-            f"{file} cannot be read as safetensors ({error}): it is damaged, or another kind of file"
-        ) from error
-    if "manyview" not in metadata:
-        raise UserError(f"{file} is not an encoder of manyview: its metadata lacks the entry 'manyview'")
-    try:
-        card = _parse(metadata["manyview"])
-        return (tensors if card.split is None else _by_name(tensors, card.split)), card
-    except (KeyError, RuntimeError, RecursionError, TypeError, ValueError, UserError) as error:
-        raise UserError(f"{file} holds no usable encoder: its metadata is wrong ({error})") from error
+def card_as_text(card: Card) -> str:
+    fields = asdict(card)
+    if not fields["split"]:
+        del fields["split"]  # so that files of other encoders stay as they were
+    return json.dumps({"version": TOWERS if card.split else PLAIN, **fields}, sort_keys=True)
 
 
 def _parse(text: str) -> Card:
@@ -130,7 +72,7 @@ def _parse(text: str) -> Card:
     return Card(fields["backbone"], fields["stem"], fields["norm"], size, mean, std, split)
 
 
-def _by_name(tensors: dict[str, Tensor], split: str) -> dict[str, Tensor]:
+def by_name(tensors: dict[str, Tensor], split: str) -> dict[str, Tensor]:
     """Version 1 had the means and deviations of all views in one tensor each."""
     if "mean" not in tensors:
         return tensors
@@ -151,28 +93,26 @@ def _channel_numbers(values: Any) -> tuple[float, ...]:
     return numbers
 
 
-def fill(network: nn.Module, tensors: dict[str, Tensor], file: Path, name: str) -> None:
+def fill(network: nn.Module, tensors: Mapping[str, Tensor], file: str | Path, name: str) -> None:
     """A strict load whose complaint is one line."""
-    wanted = {key: tuple(tensor.shape) for key, tensor in network.state_dict().items()}
-    given = {key: tuple(tensor.shape) for key, tensor in tensors.items()}
+    wanted = {key: tensor.shape for key, tensor in network.state_dict().items()}
+    if complaint := no_match({key: tensor.shape for key, tensor in tensors.items()}, wanted):
+        raise UserError(f"{file} does not fit {name}: {complaint}")
+    network.load_state_dict(dict(tensors))
+
+
+def no_match(given: Mapping[str, torch.Size], wanted: Mapping[str, torch.Size]) -> str:
+    """In which tensors a file differs from a network; nothing where it fits."""
     wrong = sorted(key for key in wanted.keys() | given.keys() if wanted.get(key) != given.get(key))
-    if wrong:
-        key = wrong[0]
-        raise UserError(
-            f"{file} does not fit {name}: {len(wrong)} tensors differ, such as {key}, "
-            f"{given.get(key, 'absent')} in the file and {wanted.get(key, 'absent')} in the network"
-        )
-    network.load_state_dict(tensors)
+    if not wrong:
+        return ""
+    here, there = (tuple(each[wrong[0]]) if wrong[0] in each else "absent" for each in (given, wanted))
+    return f"{len(wrong)} tensors differ, such as {wrong[0]}, {here} in the file and {there} in the network"
 
 
-def write(path: Path, tensors: dict[str, Tensor], card: Card | None) -> None:
-    fields = {} if card is None else asdict(card)
-    if not fields.get("split"):
-        fields.pop("split", None)  # so that files of other encoders stay as they were
+def write(path: Path, tensors: Mapping[str, Tensor], card: Card | None) -> None:
     # A single entry: safetensors orders several by chance, and equal weights must give equal bytes.
-    version = TOWERS if fields.get("split") else PLAIN
-    metadata = None if card is None else {"manyview": json.dumps({"version": version, **fields}, sort_keys=True)}
-    content = safetensors.torch.save(plain(tensors), metadata)
+    content = safetensors.torch.save(plain(tensors), None if card is None else {METADATA: card_as_text(card)})
     with replacing(path) as file:
         file.write(content)
 

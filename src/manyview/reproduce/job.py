@@ -26,10 +26,9 @@ from manyview.errors import UserError
 from manyview.methods import find
 from manyview.reproduce.resolved import Resolved, described, differing, of_config, of_fields, resolve
 from manyview.reproduce.setting import ON_SCENES, Setting
-from manyview.run import checkpoint
 from manyview.run.build import build_augment
 from manyview.run.device import pick_device
-from manyview.run.files import CHECKPOINTS, ENCODER, PAGE
+from manyview.run.files import CHECKPOINTS, ENCODER, PAGE, kept
 from manyview.run.flags import open_training, parse_run
 from manyview.run.pretrain import pretrain, report, resume
 from manyview.run.saved import saved_config
@@ -120,7 +119,7 @@ class Training(Job):
     def carry_on(self, run: Path, setting: Setting, console: Console) -> None:
         """Starts the run, resumes it where it was interrupted, or leaves it alone when it is done."""
         done = all((run / name).exists() for name in (ENCODER, PAGE))
-        if not done and not checkpoint.kept(run / CHECKPOINTS):
+        if not done and not kept(run / CHECKPOINTS):
             shutil.rmtree(run, ignore_errors=True)  # it ended before its first checkpoint
             method = find(self.words[0])
             own = ["--data", setting.train, "--out", str(run), "--device", setting.device]

@@ -15,6 +15,7 @@ from manyview.encoders import EncoderConfig, build_encoder
 from manyview.errors import UserError
 from manyview.methods.base import Method
 from manyview.run import presets
+from manyview.run.choices import Choices
 from manyview.run.device import pick_device
 
 PHOTO_SIDE = 96  # of views without a GPU: `tiny` is made for them
@@ -29,7 +30,6 @@ SHORT, LONG = 32_000, 400_000  # samples seen in a run without a GPU, if the epo
 LONG_ON_GPU = 40_000_000
 FEWEST_EPOCHS, MOST_EPOCHS, GPU_EPOCHS = 20, 400, 200
 CHECKPOINTS = 20  # over the run
-AS_ASKED = "as asked"
 LOOKED_AT = 512 * 5  # views of a look at the contrast, of which each costs a third of a view that is trained on
 LOOKS = 0.04  # of the time may go into them
 
@@ -51,22 +51,6 @@ class Machine:
             memory = float(torch.cuda.get_device_properties(found).total_memory)
             return cls(cores, memory, torch.cuda.is_bf16_supported(including_emulation=False), world)
         return cls(cores, world=world)
-
-
-class Choices:
-    """A configuration in the making. A flag that the user gave stays; every other choice has its reason."""
-
-    def __init__(self, base: AnyConfig, asked: AnyConfig, given: Collection[str]) -> None:
-        self.config, self.asked, self.given = base, asked, given
-        self.reasons: dict[str, str] = {}  # by the name of the setting, in the order in which they are told
-
-    def choose(self, group: str, name: str, value: Any, reason: str) -> Any:
-        """The value that the setting will have."""
-        if name in self.given:
-            value, reason = getattr(getattr(self.asked, group), name), AS_ASKED
-        self.config = replace(self.config, **{group: replace(getattr(self.config, group), **{name: value})})
-        self.reasons[name] = reason
-        return value
 
 
 def automatic(

@@ -1,16 +1,16 @@
 """Everything that trains in a run, built from its configuration. Flags that do not fit together are refused here."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from timm.scheduler.scheduler import Scheduler
 
 from manyview import bounds, distributed
-from manyview.config import AnyConfig
+from manyview.config import AnyConfig, ViewConfig
 from manyview.data import Source
 from manyview.diagnose.monitor import ContrastMonitor
-from manyview.encoders import Encoder, build_encoder
+from manyview.encoders import Encoder, Weights, build_encoder, initialise
 from manyview.errors import UserError
 from manyview.fields import IMAGE
 from manyview.methods.base import Method
@@ -19,7 +19,7 @@ from manyview.run.monitors import contrast_monitor, knn_sources
 from manyview.run.normalisation import measure_views
 from manyview.train import build_optimizer, build_schedule
 from manyview.views import Augment, policy
-from manyview.views.policies import RAND
+from manyview.views.policies import RAND, Policy
 
 
 @dataclass
@@ -38,8 +38,11 @@ class Training:
     contrast: ContrastMonitor | None
 
 
-def build(kind: type[Method], config: AnyConfig, source: Source, *, looks: bool = True) -> Training:
-    """`looks`: whether something will be measured meanwhile, for which images are read."""
+def build(
+    kind: type[Method], config: AnyConfig, source: Source, *, looks: bool = True, weights: Weights | None = None
+) -> Training:
+    """`looks`: whether something will be measured meanwhile, for which images are read. `weights` are those that the
+    encoder starts from, if not from random ones."""
     bounds.check(config)
     if len(source) < config.optim.batch_size:
         raise UserError(
@@ -51,6 +54,8 @@ def build(kind: type[Method], config: AnyConfig, source: Source, *, looks: bool 
     torch.manual_seed(config.run.seed)
     encoder = build_encoder(kind.encoder_config(config.method, config.encoder), image_size=config.views.image_size)
     measure_views(encoder, source, config.run.seed)
+    if weights is not None:
+        initialise(encoder, weights)
     method = kind(config.method, encoder, samples=len(source), seed=config.run.seed)
     if source.groups is not None:
         method.know_groups(source.groups)
@@ -85,10 +90,13 @@ def build_augment(kind: type[Method], config: AnyConfig) -> Augment:
             f"{', '.join(others)}: use --augment {config.views.augment.removesuffix(RAND)}"
         )
     return Augment(
-        policy(
-            config.views.augment,
-            min_crop=config.views.min_crop,
-            normalise=encoder.split is None,  # else the encoder does it
+        normalised(
+            policy(
+                config.views.augment,
+                min_crop=config.views.min_crop,
+                normalise=encoder.split is None,  # else the encoder does it
+            ),
+            config.views,
         ),
         fields=encoder.fields,
         views=kind.view_count(config.method),
@@ -96,6 +104,15 @@ def build_augment(kind: type[Method], config: AnyConfig) -> Augment:
         seed=config.run.seed,
         compile=config.run.compile,
     )
+
+
+def normalised(policy: Policy, views: ViewConfig) -> Policy:
+    """With the mean and the deviation that are asked for."""
+    mean, std = views.mean or policy.mean, views.std or policy.std
+    for name, numbers in (("mean", mean), ("std", std)):
+        if len(numbers) != len(policy.mean):
+            raise UserError(f"--{name} has {len(numbers)} numbers for {len(policy.mean)} channels: give as many")
+    return replace(policy, mean=mean, std=std)
 
 
 def check_division(config: AnyConfig) -> None:

@@ -8,6 +8,7 @@ import torch
 
 from manyview.atomic import replacing
 from manyview.errors import UserError
+from manyview.run.files import kept
 
 
 def save(directory: Path, step: int, state: dict[str, Any], *, keep: int) -> Path:
@@ -23,11 +24,6 @@ def save(directory: Path, step: int, state: dict[str, Any], *, keep: int) -> Pat
         if old != path:
             old.unlink()
     return path
-
-
-def kept(directory: Path) -> list[Path]:
-    """All checkpoints, from the oldest to the newest."""
-    return sorted(directory.glob("step-*.pt"))
 
 
 def latest(directory: Path) -> Path:

@@ -44,3 +44,8 @@ def fingerprint(run: Path, of: str) -> str:
     if not isinstance(found, str):
         raise UserError(f"{run / CONFIG} lacks the fingerprint of its {of}: restore it from a backup")
     return found
+
+
+def kept(directory: Path) -> list[Path]:
+    """All checkpoints, from the oldest to the newest."""
+    return sorted(directory.glob("step-*.pt"))

@@ -26,7 +26,7 @@ from manyview.report import beside, collect, write_report
 from manyview.run import checkpoint, snapshots
 from manyview.run.announce import announce, environment
 from manyview.run.build import Training, build
-from manyview.run.files import CHECKPOINTS, CONFIG, ENCODER, METRICS, UNREADABLE, fingerprint, read_config
+from manyview.run.files import CHECKPOINTS, CONFIG, ENCODER, METRICS, UNREADABLE, fingerprint, kept, read_config
 from manyview.run.log import Log
 from manyview.run.saved import read_settings, saved_config
 from manyview.run.signals import deferred_signals
@@ -57,7 +57,7 @@ def pretrain(
     writes = distributed.rank() == 0
     # Only rank 0 looks: when another rank would, rank 0 might already have written to the directory.
     ours = distributed.anyone(writes and begun_by_this_launch(run))
-    if ours and distributed.anyone(writes and bool(checkpoint.kept(run / CHECKPOINTS))):
+    if ours and distributed.anyone(writes and bool(kept(run / CHECKPOINTS))):
         if config.run.time is not None:  # for which the first start has fixed the steps
             _, config = saved_config(run)
         return resume(run, kind, config, source, console)
@@ -158,6 +158,7 @@ def finish(run: Path, config: AnyConfig, source: Source, training: Training, *, 
             device=training.device,
             clip_grad=config.optim.clip_grad,
             accumulate=config.optim.accumulate,
+            head_steps=round(config.optim.warmup_head_epochs * training.steps_per_epoch),
             precision=config.optim.precision,
             scaler=training.scaler,
             stop=lambda: bool(pending),

@@ -11,8 +11,9 @@ from manyview import distributed
 from manyview.config import AnyConfig, RunConfig
 from manyview.data import Loader, Source
 from manyview.methods.base import Method
-from manyview.run.auto import AS_ASKED, LOOKED_AT, looks_every, saves_every
+from manyview.run.auto import LOOKED_AT, looks_every, saves_every
 from manyview.run.build import Training, build
+from manyview.run.choices import AS_ASKED
 from manyview.run.duration import seconds
 from manyview.train import NotFinite, train
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from manyview.errors import UserError
 
-Channels = tuple[float, float, float]
+Channels = tuple[float, ...]
 
 _IMAGENET_MEAN: Channels = (0.485, 0.456, 0.406)
 _IMAGENET_STD: Channels = (0.229, 0.224, 0.225)
