@@ -100,9 +100,9 @@ class ViewConfig:
     """Side length of the views in pixels."""
     min_crop: Annotated[float | None, PositiveShare] = None
     """Smallest crop, as a fraction of the image area. Default: the augmentation's own value."""
-    mean: tuple[float, ...] | None = None
+    channel_mean: tuple[float, ...] | None = None
     """Mean of each channel, for normalisation. Default: that of --init, or the augmentation's own."""
-    std: Annotated[tuple[float, ...] | None, Positive] = None
+    channel_std: Annotated[tuple[float, ...] | None, Positive] = None
     """Standard deviation of each channel, likewise."""
 
 

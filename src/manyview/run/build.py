@@ -108,8 +108,8 @@ def build_augment(kind: type[Method], config: AnyConfig) -> Augment:
 
 def normalised(policy: Policy, views: ViewConfig) -> Policy:
     """With the mean and the deviation that are asked for."""
-    mean, std = views.mean or policy.mean, views.std or policy.std
-    for name, numbers in (("mean", mean), ("std", std)):
+    mean, std = views.channel_mean or policy.mean, views.channel_std or policy.std
+    for name, numbers in (("channel-mean", mean), ("channel-std", std)):
         if len(numbers) != len(policy.mean):
             raise UserError(f"--{name} has {len(numbers)} numbers for {len(policy.mean)} channels: give as many")
     return replace(policy, mean=mean, std=std)
