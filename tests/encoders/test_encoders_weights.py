@@ -104,7 +104,7 @@ def test_a_network_that_is_not_common_is_named(tmp_path: Path) -> None:
 
 def test_a_folder_of_the_hub_says_what_it_is(tmp_path: Path) -> None:
     theirs = network("resnet14t", num_classes=3)
-    timm.models.save_for_hf(theirs, tmp_path, safe_serialization=True)
+    timm.models.save_for_hf(theirs, str(tmp_path), safe_serialization=True)
     weights = open_weights(tmp_path)
     assert weights.card.backbone == "resnet14t"
     assert weights.card.mean == tuple(theirs.pretrained_cfg["mean"])  # type: ignore[index]

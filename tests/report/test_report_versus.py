@@ -154,5 +154,5 @@ def test_what_cannot_be_compared_is_said_in_words(tmp_path: Path) -> None:
     ):
         with pytest.raises(UserError, match=words):
             beside(run, against, Tinted())
-    with pytest.raises(UserError, match="holds no encoder.safetensors and no checkpoint"):
+    with pytest.raises(UserError, match=r"holds no encoder.safetensors and no checkpoint"):
         beside(empty, run, Tinted())

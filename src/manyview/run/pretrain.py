@@ -32,7 +32,7 @@ from manyview.run.files import CHECKPOINTS, CONFIG, ENCODER, METRICS, START, UNR
 from manyview.run.log import Log
 from manyview.run.saved import read_settings, saved_config
 from manyview.run.signals import deferred_signals
-from manyview.run.start import LOOKS, Watch
+from manyview.run.start import LOOKS, Watch, told
 from manyview.run.trial import planned
 from manyview.run.unreadable import UnreadableList
 from manyview.train import NotFinite, Taken, read, train
@@ -252,8 +252,8 @@ def begin(weights: Weights, config: AnyConfig, training: Training, console: Cons
     with console.status(f"measuring {weights.name} before the first step"):
         values = measured(True, True, config, training)
     found = {name: values[name] for name in LOOKS if name in values}
-    told = ", ".join(LOOKS[name](value) for name, value in found.items()) or "nothing is measured of its features"
-    console.print(f"starting from {weights.name}: {told}", soft_wrap=True)
+    words = ", ".join(told(name, found) for name in found) or "nothing is measured of its features"
+    console.print(f"starting from {weights.name}: {words}", soft_wrap=True)
     return {"weights": weights.name, **found}
 
 

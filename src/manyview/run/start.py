@@ -1,7 +1,7 @@
 """Whether a run that began from given weights is still at least as good as these."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +9,22 @@ from manyview.config import AnyConfig
 from manyview.run.build import Training
 from manyview.run.files import read_config
 
-# What is looked at before the first step and after it, and how it is told.
-LOOKS: Mapping[str, Callable[[float], str]] = {
-    "knn": lambda value: f"kNN accuracy {value:.1%}",
-    "recognised": lambda value: f"{value:.1%} of the views recognised",
-    "feature_rank": lambda value: f"features of effective rank {value:.1f}",
+# What is looked at before the first step and after it: how it is called, and how written.
+LOOKS = {
+    "knn": ("kNN accuracy", ".1%"),
+    "recognised": ("views recognised", ".1%"),
+    "feature_rank": ("rank of the features", ".1f"),
 }
-DEVIATIONS = 3.0  # of chance, beyond which a share has fallen
+DEVIATIONS = 2.0  # of chance, beyond which a share has fallen
 FALLEN_RANK = 0.5  # of the rank at the start: the rest of the directions is gone
+
+
+def told(name: str, values: Mapping[str, float]) -> str:
+    return f"{LOOKS[name][0]} {written(name, values)}"
+
+
+def written(name: str, values: Mapping[str, float]) -> str:
+    return format(values[name], LOOKS[name][1])
 
 
 def start_of(run: Path) -> dict[str, float]:
@@ -31,7 +39,7 @@ def fallen(start: Mapping[str, float], now: Mapping[str, float], samples: Mappin
     is an accuracy, it alone decides."""
     names = [name for name in LOOKS if name in start and name in now]
     return [
-        f"{LOOKS[name](now[name])} instead of {LOOKS[name](start[name])}"
+        f"{told(name, now)}, at the start {written(name, start)}"
         for name in (["knn"] if "knn" in names else names)
         if now[name] < floor(name, start[name], samples.get(name, 0))
     ]
