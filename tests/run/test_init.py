@@ -156,9 +156,24 @@ def test_the_settings_of_the_weights_hold_unless_flags_differ(source: Path, tmp_
         assert parsed.config.optim.backbone_lr == pytest.approx(0.1 * parsed.config.optim.lr)
         assert parsed.config.optim.warmup_head_epochs > 0
         assert parsed.reasons["backbone"] == "that of --init"
+    longer = parse_run(find("jcl"), [*words, "--max-steps", "160"])  # of 4 to an epoch
+    assert longer.config.optim.warmup_head_epochs == 2
     asked = parse_run(find("jcl"), [*words, "--backbone-lr", "0.5", "--warmup-head-epochs", "0", "--knn-every", "0"])
     assert (asked.config.optim.backbone_lr, asked.config.optim.warmup_head_epochs) == (0.5, 0.0)
     assert asked.config.run.knn_every == 0
+
+
+def test_the_statistics_of_the_weights_can_be_kept(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--max-steps", "3", "--norm", "fixed", "--contrast-every", "0", "--knn-every", "0"]
+    assert pretrain(tmp_path / "run", *words, "--init", str(source)) == 0
+    before, after = (weights_of(path / "encoder.safetensors") for path in (source, tmp_path / "run"))
+    kept = {name for name in before if torch.equal(before[name], after[name])}
+    assert kept == {name for name in before if "running" in name or "batches" in name}
+    capsys.readouterr()
+    told = mistake(capsys, "pretrain", "jcl", "--out", str(tmp_path / "new"), *FLAGS, "--norm", "fixed")
+    assert "--norm fixed keeps the statistics of trained weights: name them with --init" in told
 
 
 def test_the_normalisation_of_the_weights_goes_with_the_encoder(source: Path, tmp_path: Path) -> None:

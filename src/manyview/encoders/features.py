@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from manyview.encoders.backbones import Norm, Stem, feature_width, takes_any_size
+from manyview.encoders.backbones import Norm, Stem, feature_width, once_trained, takes_any_size
 from manyview.encoders.encoder import Encoder
 from manyview.encoders.layers import find_layers, layer_features, layer_maps
 from manyview.encoders.towers import Towers
@@ -212,6 +212,5 @@ def card_of(encoder: Encoder, image_size: int, mean: Sequence[float], std: Seque
     if not len(mean) == len(std) == encoder.in_channels:
         raise ValueError(f"an encoder of {encoder.in_channels} channels needs as many means and deviations")
     config = encoder.config
-    norm: Norm = "batch" if config.norm == "sync" else config.norm  # frozen they are the same
     means, deviations = tuple(map(float, mean)), tuple(map(float, std))
-    return Card(config.backbone, config.stem, norm, image_size, means, deviations, config.split)
+    return Card(config.backbone, config.stem, once_trained(config.norm), image_size, means, deviations, config.split)

@@ -89,7 +89,8 @@ def parse_run(
     else:
         default = presets.named(asked, method, *blank, source, views=views)
         if card is not None:
-            default, reasons = adapted(Choices(default, config, given), card, source, views)
+            full = parse_config(method, words, default, prog=prog)
+            default, reasons = adapted(Choices(full, config, given), card, source, views)
     config = presets.at_equal_cost(method, parse_config(method, words, default, prog=prog))
     if weights is not None:  # with the tag of timm's default weights, which may change
         config = replace(config, encoder=replace(config.encoder, init=weights.name))
