@@ -7,7 +7,7 @@ import tyro
 
 from manyview.cli.shared import console, parsed
 
-COLOURS = {"problem": "red", "warning": "yellow", "good": "green", "unknown": "dim"}
+COLOURS = {"problem": "red", "warning": "yellow", "good": "green", "normal": "none", "unknown": "dim"}
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import hashlib
 import math
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -64,20 +64,30 @@ class Pass(TypedDict, total=False):
 
 def extract(encoder: FrozenEncoder, source: Source, **how: Unpack[Pass]) -> Features:
     """Features (on the CPU) of every readable image of `source`."""
-    room = partial(_InMemory, len(source))
-    return _gather(encoder, source, lambda samples: {"": encoder(samples)}, room, **how)[""]
+    [found] = extract_all([encoder], source, **how)
+    return found[""]
 
 
 def extract_layers(
     encoder: FrozenEncoder, source: Source, names: Sequence[str], **how: Unpack[Pass]
 ) -> dict[str, Features]:
-    """The same for several layers in one pass over the images, each reduced by `probe_features`.
+    """The same for several layers in one pass over the images, each reduced by `probe_features`."""
+    [found] = extract_all([encoder], source, names, **how)
+    return found
 
-    If all layers together could exceed a GiB, they are kept in temporary files, which disappear with the features.
+
+def extract_all(
+    encoders: Sequence[FrozenEncoder], source: Source, layers: Sequence[str] = (), **how: Unpack[Pass]
+) -> list[dict[str, Features]]:
+    """Features of several encoders, or of these layers of each, by layer. Every image is read and decoded once, as that
+    often takes longer than the encoders do.
+
+    If all of them together could exceed a GiB, they are kept in temporary files, which disappear with the features.
     """
-    large = 4 * len(source) * PROBED * len(names) > IN_MEMORY
-    room = _OnDisk if large else partial(_InMemory, len(source))
-    return _gather(encoder, source, lambda samples: encoder.layers(samples, names, keep=probe_features), room, **how)
+    widths = [PROBED * len(layers) if layers else encoder.num_features for encoder in encoders]
+    several = len(encoders) > 1 or len(layers) > 0
+    large = several and 4 * len(source) * sum(widths) > IN_MEMORY
+    return _gather(encoders, source, layers, _OnDisk if large else partial(_InMemory, len(source)), **how)
 
 
 def embed(encoder: FrozenEncoder, source: Source, out: str | Path, **how: Unpack[Pass]) -> Features:
@@ -117,45 +127,48 @@ def probe_features(output: Tensor) -> Tensor:
 
 
 def _gather(
-    encoder: FrozenEncoder,
+    encoders: Sequence[FrozenEncoder],
     source: Source,
-    compute: Callable[[dict[str, Tensor]], dict[str, Tensor]],
+    layers: Sequence[str],
     room: Callable[[int], "_InMemory | _OnDisk"],
     *,
     batch_size: int = 256,
     workers: Workers = 0,
     device: torch.device | str | None = None,
     progress: bool = False,
-) -> dict[str, Features]:
-    """What `compute` makes of the samples, by name; `room` is asked for a place of so many columns for each."""
+) -> list[dict[str, Features]]:
+    """`room` is asked for a place of so many columns for each layer of each encoder."""
     if batch_size < 1:
         raise UserError(f"batch size {batch_size} holds no image: use --images-per-pass 256")
-    encoder.to(device)
-    source, channels = source.select(encoder.card.fields), encoder.card.in_channels
-    if IMAGE in source.selected and channels != source.pixels.channels:
-        raise UserError(
-            f"this encoder takes {channels} channels, not the {source.pixels.channels} of {source.name}'s images"
-        )
-    prepare = Preparation(source.size, encoder.image_size)
+    source = source.select(dict.fromkeys(name for encoder in encoders for name in encoder.card.fields))
+    for encoder in encoders:
+        channels, there = encoder.card.in_channels, source.pixels.channels
+        if IMAGE in encoder.card.fields and channels != there:
+            raise UserError(f"this encoder takes {channels} channels, not the {there} of {source.name}'s images")
+        encoder.to(device)
+    sizes = {encoder.image_size: Preparation(source.size, encoder.image_size) for encoder in encoders}
     parts = torch.split(torch.arange(len(source)), batch_size)
     # The workers are forked here, before the progress bar has a thread.
-    batches = read_ahead(_Read(source, prepare), parts, readers(source, workers))
+    batches = read_ahead(_Read(source, tuple(sizes.values())), parts, readers(source, workers))
     kept: list[Tensor] = []
-    caches: dict[str, _InMemory | _OnDisk] = {}
-    with frozen(encoder), torch.no_grad():
-        for fields, index in track(batches, f"features of {source.name}", len(parts), show=progress):
+    caches: list[dict[str, _InMemory | _OnDisk]] = [{} for _ in encoders]
+    with ExitStack() as stack, torch.no_grad():
+        for encoder in encoders:
+            stack.enter_context(frozen(encoder))
+        for prepared, index in track(batches, f"features of {source.name}", len(parts), show=progress):
             if len(index) == 0:
                 continue
-            samples = {name: field.to(encoder.mean.device) for name, field in fields.items()}
-            for name, each in compute(samples).items():
-                rows = each.float().cpu()
-                if not rows.isfinite().all():
-                    raise UserError(
-                        f"the encoder gives features that are not finite on {source.name}: was its training stable?"
-                    )
-                if name not in caches:
-                    caches[name] = room(rows.shape[1])
-                caches[name].add(rows)
+            for encoder, cache in zip(encoders, caches, strict=True):
+                samples = {name: each.to(encoder.mean.device) for name, each in prepared[encoder.image_size].items()}
+                for name, each in _computed(encoder, samples, layers).items():
+                    rows = each.float().cpu()
+                    if not rows.isfinite().all():
+                        raise UserError(
+                            f"the encoder gives features that are not finite on {source.name}: was its training stable?"
+                        )
+                    if name not in cache:
+                        cache[name] = room(rows.shape[1])
+                    cache[name].add(rows)
             kept.append(index)
     if not kept:
         raise UserError(f"not one of the {len(source)} images of {source.name} can be read: check the files")
@@ -163,10 +176,17 @@ def _gather(
     labels = torch.full((len(index),), -1) if source.labels is None else source.labels[index]
     groups = None if source.groups is None else source.groups[index]
     lost = torch.ones(len(source), dtype=torch.bool).index_fill(0, index, False).nonzero()[:, 0]
-    return {
-        name: Features(rows.tensor(), labels, index, tuple(lost.tolist()), str(prepare), groups)
-        for name, rows in caches.items()
-    }
+    return [
+        {
+            name: Features(rows.tensor(), labels, index, tuple(lost.tolist()), str(sizes[encoder.image_size]), groups)
+            for name, rows in cache.items()
+        }
+        for encoder, cache in zip(encoders, caches, strict=True)
+    ]
+
+
+def _computed(encoder: FrozenEncoder, samples: dict[str, Tensor], layers: Sequence[str]) -> dict[str, Tensor]:
+    return encoder.layers(samples, layers, keep=probe_features) if layers else {"": encoder(samples)}
 
 
 class _InMemory:
@@ -253,19 +273,23 @@ def _centre(images: Tensor, height: int, width: int) -> Tensor:
 @dataclass(frozen=True)
 class _Read:
     source: Source
-    prepare: Preparation
+    preparations: tuple[Preparation, ...]
 
-    def __call__(self, index: Tensor) -> tuple[dict[str, Tensor], Tensor]:
-        """Fields (n, c, size, size) of those of the samples (N,) that can be read, and their numbers (n,)."""
+    def __call__(self, index: Tensor) -> tuple[dict[int, dict[str, Tensor]], Tensor]:
+        """By size the fields (n, c, size, size) of those of the samples (N,) that can be read, and their numbers."""
         if self.source.size is not None:
-            return self.prepare(self.source.batch(index)), index
+            fields = self.source.batch(index)
+            return {each.size: each(fields) for each in self.preparations}, index
         samples = {
-            number: self.prepare({name: field[None] for name, field in fields.items()})
+            number: [each({name: field[None] for name, field in fields.items()}) for each in self.preparations]
             for number, fields in readable(self.source, index.tolist())
         }
         names = self.source.selected if samples else ()
-        fields = {name: torch.cat([sample[name] for sample in samples.values()]) for name in names}
-        return fields, torch.tensor(list(samples), dtype=torch.int64)
+        prepared = {
+            each.size: {name: torch.cat([sample[place][name] for sample in samples.values()]) for name in names}
+            for place, each in enumerate(self.preparations)
+        }
+        return prepared, torch.tensor(list(samples), dtype=torch.int64)
 
 
 @contextmanager

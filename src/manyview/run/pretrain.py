@@ -258,18 +258,20 @@ def begin(weights: Weights, config: AnyConfig, training: Training, console: Cons
 
 
 def report(
-    run: Path, source: Source | None, augment: Augment | None, console: Console, *, against: Path | None = None
+    run: Path, source: Source | None, augment: Augment | None, console: Console, *, against: str | None = None
 ) -> Path:
-    """Writes report.html: with pictures if there is a `source`, and compared with the encoder `against` if given."""
+    """Writes report.html: with pictures if there is a `source`, and compared with the encoder `against` if given. Of a
+    run that is not finished it shows the encoder of the newest checkpoint."""
+    encoder = load(run) if source is not None and ((run / ENCODER).exists() or kept(run / CHECKPOINTS)) else None
     pictures = versus = None
-    if source is not None and against is not None:
+    if source is not None and encoder is not None and against is not None:
         with console.status("comparing neighbours"):
-            versus = beside(run, against, source)
-    if source is not None and augment is not None and (run / ENCODER).exists():
-        encoder = load(run)
+            versus = beside(run, encoder, against, source)
+    if source is not None and augment is not None:
         seed = int(read_config(run)["config"]["run"]["seed"])
+        random = None if encoder is None else random_like(encoder, seed)
         with console.status("drawing the report"):
-            pictures = collect(source, augment, encoder, random_like(encoder, seed))
+            pictures = collect(source, augment, encoder, random)
     return write_report(run, pictures, versus=versus)
 
 
