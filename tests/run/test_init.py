@@ -7,9 +7,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import safetensors.torch
 import torch
+from PIL import Image
 from running import Command, lines, mistake
 
 from manyview.cli import main
@@ -183,6 +185,16 @@ def test_the_normalisation_of_the_weights_goes_with_the_encoder(source: Path, tm
     more = ["--max-steps", "2", "--contrast-every", "0", "--knn-every", "0"]
     assert pretrain(tmp_path / "b", *more, "--init", str(tmp_path / "a")) == 0
     assert load(tmp_path / "b").card.std == (0.5, 0.6, 0.7)
+
+
+def test_other_channels_than_those_of_the_weights(source: Path, tmp_path: Path) -> None:
+    folder, random = tmp_path / "grey", np.random.default_rng(0)
+    folder.mkdir()
+    for number in range(32):
+        Image.fromarray(random.integers(0, 255, (16, 16), dtype=np.uint8)).save(folder / f"{number}.png")
+    words = ["--init", str(source), "--max-steps", "2", "--channels", "1", "--contrast-every", "0"]
+    assert pretrain(tmp_path / "run", *words, "--data", str(folder)) == 0
+    assert load(tmp_path / "run").card.in_channels == 1
 
 
 @pytest.mark.parametrize(

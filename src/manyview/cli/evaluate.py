@@ -37,6 +37,8 @@ class Args(Generic[P]):
     intrinsics: str | None = None
     """Camera intrinsics fx,fy,cx,cy, for normals computed from depth. Default: those of the run; of an encoder file
     Kinect's."""
+    value_range: tuple[float, float] | None = None
+    """LOW HIGH: the values of image files that are black and white. Default: those of the run."""
     baselines: Annotated[bool, tyro.conf.arg(aliases=("--random",))] = True
     """Evaluate the same network with random weights, raw pixels, and what the run started from (--init) too. Only
     `linear-sgd` and `linear-adam` do not, as it would take as long again: ask for them with --against."""
@@ -105,7 +107,7 @@ def run(words: list[str]) -> None:
         workers=args.workers,
         device=pick_device(args.device),
         progress=console.is_terminal,
-        camera=camera_of(Path(args.run).expanduser(), args.depth_scale, args.intrinsics),
+        camera=camera_of(Path(args.run).expanduser(), args.depth_scale, args.intrinsics, args.value_range),
     )
     console.print(table(records))
 

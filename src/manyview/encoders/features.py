@@ -70,8 +70,8 @@ class FeatureEncoder(nn.Module):
         self.register_buffer("std", weight.new_tensor(card.std).view(-1, 1, 1), persistent=False)
 
     def forward(self, samples: Tensor | Mapping[str, Tensor]) -> Tensor:
-        """Images (N, C, H, W), uint8 or float in [0, 1], to features (N, F) in float32. Other fields come as they are
-        stored, or as floats: depth in metres, normals in [-1, 1]; NaN is unknown."""
+        """Images (N, C, H, W), uint8, uint16 or float in [0, 1], to features (N, F) in float32. Other fields come as
+        they are stored, or as floats: depth in metres, normals in [-1, 1]; NaN is unknown."""
         found = self.backbone(self._normalised(samples))
         return at_least_float32(torch.cat(list(found.values()), 1) if isinstance(found, dict) else found)
 
@@ -149,7 +149,8 @@ class FeatureEncoder(nn.Module):
             raise ValueError(
                 f"{self.card.backbone} takes images of {side}×{side}, not {tuple(images.shape[2:])}: resize them"
             )
-        if images.dtype == FIELDS[name].dtype or not images.numel():
+        deep = FIELDS[name].coloured and images.dtype == torch.uint16
+        if deep or images.dtype == FIELDS[name].dtype or not images.numel():
             return
         if not images.is_floating_point():
             raise TypeError(f"{name}s must be {FIELDS[name].dtype} or float, not {images.dtype}")

@@ -5,19 +5,18 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from manyview.encoders import Card, FrozenEncoder
-from manyview.fields import FIELDS, IMAGE
 
 SIDE = 32  # px
 NAME = "pixels"
 
 
 class Pixels(nn.Module):
-    """Images (N, 3, H, W) averaged down to at most 32×32, as vectors: photographs would be too long as they are."""
+    """Images (N, C, H, W) averaged down to at most 32×32, as vectors: photographs would be too long as they are."""
 
-    def __init__(self, image_size: int) -> None:
+    def __init__(self, channels: int, image_size: int) -> None:
         super().__init__()
         self.side = min(SIDE, image_size)
-        self.num_features = FIELDS[IMAGE].channels * self.side**2
+        self.num_features = channels * self.side**2
         self.place = nn.Parameter(torch.zeros(()))  # a network without a parameter would not know its device
 
     def forward(self, x: Tensor) -> Tensor:
@@ -26,6 +25,6 @@ class Pixels(nn.Module):
 
 def pixels_for(encoder: FrozenEncoder) -> FrozenEncoder:
     """The pixels that `encoder` sees: the same crop of the same size, normalised alike."""
-    channels, card = FIELDS[IMAGE].channels, encoder.card
-    found = Card(NAME, "standard", "batch", card.image_size, card.mean[:channels], card.std[:channels])
-    return FrozenEncoder(Pixels(card.image_size), found).to(encoder.mean.device, encoder.mean.dtype)
+    card = encoder.card
+    found = Card(NAME, "standard", "batch", card.image_size, card.mean, card.std)
+    return FrozenEncoder(Pixels(card.in_channels, card.image_size), found).to(encoder.mean.device, encoder.mean.dtype)

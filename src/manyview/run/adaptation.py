@@ -45,7 +45,7 @@ def choose_network(choices: Choices, card: Card, *, small: bool) -> None:
     choices.choose("encoder", "norm", norm if card.norm == "batch" and norm == "sync" else card.norm, OF_INIT)
     if not takes_any_size(card.backbone):
         choices.choose("views", "image_size", card.image_size, OF_INIT)
-    if card.split is None:
+    if card.split is None and card.in_channels == choices.asked.data.channels:
         choices.choose("views", "channel_mean", card.mean, OF_INIT)
         choices.choose("views", "channel_std", card.std, OF_INIT)
 
