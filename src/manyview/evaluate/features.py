@@ -142,9 +142,7 @@ def _gather(
         raise UserError(f"batch size {batch_size} holds no image: use --images-per-pass 256")
     source = source.select(dict.fromkeys(name for encoder in encoders for name in encoder.card.fields))
     for encoder in encoders:
-        channels, there = encoder.card.in_channels, source.pixels.channels
-        if IMAGE in encoder.card.fields and channels != there:
-            raise UserError(f"this encoder takes {channels} channels, not the {there} of {source.name}'s images")
+        check_channels(encoder, source)
         encoder.to(device)
     sizes = {encoder.image_size: Preparation(source.size, encoder.image_size) for encoder in encoders}
     parts = torch.split(torch.arange(len(source)), batch_size)
@@ -183,6 +181,15 @@ def _gather(
         }
         for encoder, cache in zip(encoders, caches, strict=True)
     ]
+
+
+def check_channels(encoder: FrozenEncoder, source: Source) -> None:
+    """Whether the encoder takes such images."""
+    channels = encoder.card.in_channels
+    if IMAGE in encoder.card.fields and channels != source.pixels.channels:
+        raise UserError(
+            f"this encoder takes {channels} channels, not the {source.pixels.channels} of {source.name}'s images"
+        )
 
 
 def _computed(encoder: FrozenEncoder, samples: dict[str, Tensor], layers: Sequence[str]) -> dict[str, Tensor]:

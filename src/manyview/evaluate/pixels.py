@@ -13,7 +13,7 @@ NAME = "pixels"
 class Pixels(nn.Module):
     """Images (N, C, H, W) averaged down to at most 32×32, as vectors: photographs would be too long as they are."""
 
-    def __init__(self, image_size: int, channels: int = 3) -> None:
+    def __init__(self, channels: int, image_size: int) -> None:
         super().__init__()
         self.side = min(SIDE, image_size)
         self.num_features = channels * self.side**2
@@ -26,6 +26,5 @@ class Pixels(nn.Module):
 def pixels_for(encoder: FrozenEncoder) -> FrozenEncoder:
     """The pixels that `encoder` sees: the same crop of the same size, normalised alike."""
     card = encoder.card
-    channels = card.in_channels if card.split is None else 3
-    found = Card(NAME, "standard", "batch", card.image_size, card.mean[:channels], card.std[:channels])
-    return FrozenEncoder(Pixels(card.image_size, channels), found).to(encoder.mean.device, encoder.mean.dtype)
+    found = Card(NAME, "standard", "batch", card.image_size, card.mean, card.std)
+    return FrozenEncoder(Pixels(card.in_channels, card.image_size), found).to(encoder.mean.device, encoder.mean.dtype)

@@ -14,12 +14,13 @@ from manyview.bounds import Several
 from manyview.data.source import Source, readable
 from manyview.encoders import FrozenEncoder
 from manyview.errors import UserError
-from manyview.evaluate.features import Features
+from manyview.evaluate.features import Features, check_channels
 from manyview.evaluate.protocol import Protocol, Reading
 from manyview.evaluate.result import Metric, Result
 from manyview.evaluate.score import bootstrap
 from manyview.evaluate.split import Split
 from manyview.views import Augment, policy
+from manyview.views.policies import for_channels
 
 _TAG = 0x5265636F  # keeps the choice of samples apart from other uses of the seed
 _AT_ONCE = 16  # samples: photographs may be large
@@ -71,10 +72,14 @@ def _view_features(
 ) -> list[dict[str, Features]]:
     """Of all encoders from one reading of the images: rows are the first views of all images, then the second ones."""
     names = tuple(dict.fromkeys(name for encoder in encoders for name in encoder.card.fields))
-    source = source.select(names)
+    source, chosen = source.select(names), policy(protocol.augment, normalise=False)
+    for encoder in encoders:
+        check_channels(encoder, source)
+    if source.pixels.channels != 3:
+        chosen = for_channels(chosen, source.pixels.channels)
     cuts = {
         encoder.image_size: Augment(
-            policy(protocol.augment, normalise=False),
+            chosen,
             views=VIEWS,
             size=encoder.image_size,
             seed=reading.seed,
@@ -97,9 +102,9 @@ def _view_features(
         numbers += index
     if len(numbers) < 2:
         raise UserError(f"--data {source.name} has {len(numbers)} readable images: two are needed to tell apart")
-    chosen = torch.tensor(numbers)
+    shown = torch.tensor(numbers)
     words = f"two views by {protocol.augment}, "
     return [
-        {"": Features(torch.cat(parts, 1).flatten(0, 1), chosen, chosen, preprocess=f"{words}{each.image_size} px")}
+        {"": Features(torch.cat(parts, 1).flatten(0, 1), shown, shown, preprocess=f"{words}{each.image_size} px")}
         for each, parts in zip(encoders, rows, strict=True)
     ]

@@ -66,9 +66,8 @@ def evaluate(
     if camera is None:
         camera = KINECT_MM if home is None else camera_of(home)
     labelled = any(each.needs_labels for each in protocols)
-    split = (splits if labelled else unlabelled)(
-        data, test_data, camera=replace(camera, channels=trained.card.in_channels)
-    )
+    camera = replace(camera, channels=trained.card.in_channels)
+    split = (splits if labelled else unlabelled)(data, test_data, camera=camera)
     lost = len(left_out_before(split.train, split.test))
     for encoder in encoders.values():
         encoder.to(device)

@@ -70,7 +70,6 @@ table.results td, table.results tbody th { white-space: nowrap; }
 .findings li > b { border: 1px solid currentColor; border-radius: 999px; padding: 1px 0; text-align: center;
   font-size: 0.82rem; font-weight: 600; color: var(--soft); }
 .findings .good > b { color: var(--good); }
-.findings .normal > b, .findings .unknown > b { color: var(--soft); }
 .findings .warning > b { color: var(--look); }
 .findings .problem > b { color: var(--bad); }
 .findings strong { font-weight: 550; }
