@@ -10,7 +10,7 @@ from rich.console import Console
 from safetensors.torch import load_file
 
 from manyview.cli import main
-from manyview.evaluate.features import Features, embed
+from manyview.evaluate.embed import Embedded, embed
 
 
 def test_embeddings_come_with_ids_and_labels(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -48,11 +48,11 @@ def test_embedding_shows_its_progress_on_a_terminal(
 ) -> None:
     shown = []
 
-    def noted(*arguments: Any, **settings: Any) -> Features:
+    def noted(*arguments: Any, **settings: Any) -> Embedded:
         shown.append(settings["progress"])
         return embed(*arguments, **settings)
 
-    monkeypatch.setattr("manyview.evaluate.features.embed", noted)
+    monkeypatch.setattr("manyview.evaluate.embed.embed", noted)
     monkeypatch.setattr("manyview.cli.embed.console", Console(force_terminal=terminal))
     assert main(["embed", str(run), "--data", "scenes:64", "--out", str(tmp_path / "features.npz")]) == 0
     assert shown == [terminal]

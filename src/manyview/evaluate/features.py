@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from pathlib import Path
 from typing import TypedDict, Unpack
 
 import numpy as np
@@ -16,7 +15,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from manyview.atomic import replacing
 from manyview.data.loader import Workers, read_ahead, readers
 from manyview.data.source import Source, cache_directory, readable, track
 from manyview.encoders import FrozenEncoder
@@ -80,20 +78,6 @@ def extract_layers(
     return _gather(encoder, source, lambda samples: encoder.layers(samples, names, keep=probe_features), room, **how)
 
 
-def embed(encoder: FrozenEncoder, source: Source, out: str | Path, **how: Unpack[Pass]) -> Features:
-    """Writes an .npz file with `ids`, `embeddings` and, where known, `labels` and `classes`; returns what it wrote."""
-    features = extract(encoder, source, **how)
-    arrays = {
-        "ids": np.array([source.id(number) for number in features.index.tolist()], dtype=np.str_),
-        "embeddings": features.embeddings.numpy(),
-    }
-    if source.labels is not None:
-        arrays |= {"labels": features.labels.numpy(), "classes": np.array(source.classes, dtype=np.str_)}
-    with replacing(Path(out)) as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
-    return features
-
-
 def left_out_before(*sources: Source) -> set[tuple[str, str]]:
     """Images that a packed copy has no room for, as they cannot be read; both parts of a held-out split list them."""
     return {image for source in sources if source.size is not None for image in source.unreadable}
@@ -128,43 +112,69 @@ def _gather(
     progress: bool = False,
 ) -> dict[str, Features]:
     """What `compute` makes of the samples, by name; `room` is asked for a place of so many columns for each."""
-    if batch_size < 1:
-        raise UserError(f"batch size {batch_size} holds no image: use --images-per-pass 256")
     encoder.to(device)
-    source, channels = source.select(encoder.card.fields), encoder.card.in_channels
-    if channels != FIELDS[IMAGE].channels:
-        raise UserError(f"this encoder takes {channels} channels, not the 3 of {source.name}'s images")
-    prepare = Preparation(source.size, encoder.image_size)
-    parts = torch.split(torch.arange(len(source)), batch_size)
-    # The workers are forked here, before the progress bar has a thread.
-    batches = read_ahead(_Read(source, prepare), parts, readers(source, workers))
     kept: list[Tensor] = []
     caches: dict[str, _InMemory | _OnDisk] = {}
-    with frozen(encoder), torch.no_grad():
-        for fields, index in track(batches, f"features of {source.name}", len(parts), show=progress):
-            if len(index) == 0:
-                continue
-            samples = {name: field.to(encoder.mean.device) for name, field in fields.items()}
-            for name, each in compute(samples).items():
-                rows = each.float().cpu()
-                if not rows.isfinite().all():
-                    raise UserError(
-                        f"the encoder gives features that are not finite on {source.name}: was its training stable?"
-                    )
+    with frozen(encoder):
+        numbers = in_batches(source, batch_size)
+        for index, found in computed(encoder, source, numbers, compute, workers=workers, progress=progress):
+            for name, rows in found.items():
                 if name not in caches:
                     caches[name] = room(rows.shape[1])
                 caches[name].add(rows)
             kept.append(index)
-    if not kept:
-        raise UserError(f"not one of the {len(source)} images of {source.name} can be read: check the files")
     index = torch.cat(kept)
+    if not len(index):
+        raise none_readable(source)
     labels = torch.full((len(index),), -1) if source.labels is None else source.labels[index]
     groups = None if source.groups is None else source.groups[index]
     lost = torch.ones(len(source), dtype=torch.bool).index_fill(0, index, False).nonzero()[:, 0]
+    prepared = str(Preparation(source.size, encoder.image_size))
     return {
-        name: Features(rows.tensor(), labels, index, tuple(lost.tolist()), str(prepare), groups)
+        name: Features(rows.tensor(), labels, index, tuple(lost.tolist()), prepared, groups)
         for name, rows in caches.items()
     }
+
+
+def in_batches(source: Source, batch_size: int) -> Sequence[Tensor]:
+    """The numbers of the samples that the encoder gets at once."""
+    if batch_size < 1:
+        raise UserError(f"batch size {batch_size} holds no image: use --images-per-pass 256")
+    return torch.split(torch.arange(len(source)), batch_size)
+
+
+def computed(
+    encoder: FrozenEncoder,
+    source: Source,
+    numbers: Sequence[Tensor],
+    compute: Callable[[dict[str, Tensor]], dict[str, Tensor]],
+    *,
+    workers: Workers = 0,
+    progress: bool = False,
+) -> Iterator[tuple[Tensor, dict[str, Tensor]]]:
+    """For each batch of `numbers` those that can be read (n,), and what `compute` makes of these samples, by name, as
+    float32 (n, F) on the CPU; nothing where none can."""
+    source, channels = source.select(encoder.card.fields), encoder.card.in_channels
+    if channels != FIELDS[IMAGE].channels:
+        raise UserError(f"this encoder takes {channels} channels, not the 3 of {source.name}'s images")
+    # The workers are forked here, before the progress bar has a thread.
+    read = _Read(source, Preparation(source.size, encoder.image_size))
+    batches = read_ahead(read, numbers, readers(source, workers))
+    for fields, index in track(batches, f"features of {source.name}", len(numbers), show=progress):
+        found: dict[str, Tensor] = {}
+        if len(index):
+            samples = {name: field.to(encoder.mean.device) for name, field in fields.items()}
+            with torch.no_grad():
+                found = {name: each.float().cpu() for name, each in compute(samples).items()}
+        if not all(rows.isfinite().all() for rows in found.values()):
+            raise UserError(
+                f"the encoder gives features that are not finite on {source.name}: was its training stable?"
+            )
+        yield index, found
+
+
+def none_readable(source: Source) -> UserError:
+    return UserError(f"not one of the {len(source)} images of {source.name} can be read: check the files")
 
 
 class _InMemory:

@@ -43,10 +43,14 @@ def splits(data: str, test_data: str | None = None, *, camera: Camera = KINECT_M
     return Split(train, match_classes(test, train.classes), f"{test.name} (test split)")
 
 
-def camera_of(run: Path, depth_scale: float | None = None, intrinsics: str | None = None) -> Camera:
-    """That of a run directory, unless something else is said: depth means to an encoder what it meant in training."""
+def camera_of(run: str | Path, depth_scale: float | None = None, intrinsics: str | None = None) -> Camera:
+    """That of a run directory, unless something else is said: depth means to an encoder what it meant in training. Of
+    other weights Kinect's."""
+    run = Path(run).expanduser()
     try:
-        data = read_config(run)["config"]["data"] if (run / CONFIG).exists() else {}
+        facts = read_config(run) if (run / CONFIG).exists() else {}
+        # The folders of timm have a config.json, too.
+        data = facts["config"]["data"] if facts and "architecture" not in facts else {}
         scale, numbers = data.get("depth_scale", KINECT_MM.depth_scale), data.get("intrinsics")
         return Camera(scale if depth_scale is None else depth_scale, numbers if intrinsics is None else intrinsics)
     except (AttributeError, KeyError, TypeError) as error:
