@@ -196,7 +196,7 @@ def test_a_graph_says_what_it_wants_and_nothing_of_this_machine(onnx: Any, tmp_p
     )
     model = onnx.load(tmp_path / "a.onnx")
     onnx.checker.check_model(model, full_check=True)
-    assert "image: (N, 3, 32, 32) float32 from 0 to 1, RGB; the normalisation (mean 0.49, 0.48" in model.doc_string
+    assert "image: (N, 3, 32, 32) float32 from 0 to 1; the normalisation (mean 0.49, 0.48" in model.doc_string
     facts = {each.key: json.loads(each.value) for each in model.metadata_props}
     assert (facts["image_range"], facts["mean"], facts["std"]) == ([0, 1], list(MEAN), list(STD))
     for path in (str(Path(manyview.__file__).parent), os.path.dirname(torch.__file__), str(tmp_path)):
@@ -240,7 +240,8 @@ def test_timm_loads_a_folder_for_the_hub(tmp_path: Path, backbone: str, size: in
     network = timm.create_model(f"local-dir:{folder}", pretrained=True, num_classes=0).eval()
     with torch.no_grad():
         close(network(normalised(images(size))), file, size)
-    settings = timm.data.resolve_model_data_config(network)
+    data: Any = timm.data
+    settings = data.resolve_model_data_config(network)
     assert tuple(settings["input_size"]) == (3, size, size)
     assert (tuple(settings["mean"]), tuple(settings["std"])) == (MEAN, STD)
     assert (settings["crop_pct"], settings["interpolation"]) == (0.875, "bilinear")

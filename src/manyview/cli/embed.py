@@ -1,6 +1,6 @@
 """`manyview embed`: the features of images in a file."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -32,6 +32,8 @@ class Embed:
     intrinsics: str | None = None
     """Camera intrinsics fx,fy,cx,cy, for normals computed from depth. Default: those of the run; of an encoder file
     Kinect's."""
+    value_range: tuple[float, float] | None = None
+    """LOW HIGH: the values of image files that are black and white. Default: those of the run."""
     images_per_pass: Annotated[int, Positive, tyro.conf.arg(aliases=("--batch-size",))] = 256
     """Images per forward pass of the encoder."""
     workers: Annotated[int | Literal["auto"], NotNegative] = "auto"
@@ -50,9 +52,9 @@ class Embed:
         encoder = load(self.run)
         if self.view is not None:
             encoder = encoder.only(names(self.view))
-        camera = camera_of(self.run, self.depth_scale, self.intrinsics)
+        camera = camera_of(self.run, self.depth_scale, self.intrinsics, self.value_range)
         with distributed.first_on_each_machine():
-            source = opened(self.data, self.split, camera=camera)
+            source = opened(self.data, self.split, camera=replace(camera, channels=encoder.card.in_channels))
         written = embed(
             encoder,
             source,

@@ -155,8 +155,10 @@ def computed(
     """For each batch of `numbers` those that can be read (n,), and what `compute` makes of these samples, by name, as
     float32 (n, F) on the CPU; nothing where none can."""
     source, channels = source.select(encoder.card.fields), encoder.card.in_channels
-    if channels != FIELDS[IMAGE].channels:
-        raise UserError(f"this encoder takes {channels} channels, not the 3 of {source.name}'s images")
+    if IMAGE in source.selected and channels != source.pixels.channels:
+        raise UserError(
+            f"this encoder takes {channels} channels, not the {source.pixels.channels} of {source.name}'s images"
+        )
     # The workers are forked here, before the progress bar has a thread.
     read = _Read(source, Preparation(source.size, encoder.image_size))
     batches = read_ahead(read, numbers, readers(source, workers))

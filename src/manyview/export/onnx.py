@@ -57,7 +57,7 @@ def write(job: Job) -> Loading:
     mean, std = (", ".join(f"{number:g}" for number in numbers) for numbers in (card.mean, card.std))
     model.graph.name, model.producer_name = name, "manyview"
     model.doc_string = (
-        f"{name}. {IMAGE}: (N, {channels}, {side}, {side}) float32 from 0 to 1, RGB; the normalisation (mean {mean}, "
+        f"{name}. {IMAGE}: (N, {channels}, {side}, {side}) float32 from 0 to 1; the normalisation (mean {mean}, "
         f"std {std}) is inside. embedding: (N, {encoder.num_features}) float32."
     )
     facts = {"backbone": name, "image_size": side, "image_range": [0, 1], "mean": card.mean, "std": card.std}
