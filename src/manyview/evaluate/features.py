@@ -8,7 +8,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from pathlib import Path
 from typing import TypedDict, Unpack
 
 import numpy as np
@@ -16,7 +15,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from manyview.atomic import replacing
 from manyview.data.loader import Workers, read_ahead, readers
 from manyview.data.source import Source, cache_directory, readable, track
 from manyview.encoders import FrozenEncoder
@@ -90,20 +88,6 @@ def extract_all(
     return _gather(encoders, source, layers, _OnDisk if large else partial(_InMemory, len(source)), **how)
 
 
-def embed(encoder: FrozenEncoder, source: Source, out: str | Path, **how: Unpack[Pass]) -> Features:
-    """Writes an .npz file with `ids`, `embeddings` and, where known, `labels` and `classes`; returns what it wrote."""
-    features = extract(encoder, source, **how)
-    arrays = {
-        "ids": np.array([source.id(number) for number in features.index.tolist()], dtype=np.str_),
-        "embeddings": features.embeddings.numpy(),
-    }
-    if source.labels is not None:
-        arrays |= {"labels": features.labels.numpy(), "classes": np.array(source.classes, dtype=np.str_)}
-    with replacing(Path(out)) as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
-    return features
-
-
 def left_out_before(*sources: Source) -> set[tuple[str, str]]:
     """Images that a packed copy has no room for, as they cannot be read; both parts of a held-out split list them."""
     return {image for source in sources if source.size is not None for image in source.unreadable}
@@ -138,49 +122,74 @@ def _gather(
     progress: bool = False,
 ) -> list[dict[str, Features]]:
     """`room` is asked for a place of so many columns for each layer of each encoder."""
-    if batch_size < 1:
-        raise UserError(f"batch size {batch_size} holds no image: use --images-per-pass 256")
-    source = source.select(dict.fromkeys(name for encoder in encoders for name in encoder.card.fields))
-    for encoder in encoders:
-        check_channels(encoder, source)
-        encoder.to(device)
-    sizes = {encoder.image_size: Preparation(source.size, encoder.image_size) for encoder in encoders}
-    parts = torch.split(torch.arange(len(source)), batch_size)
-    # The workers are forked here, before the progress bar has a thread.
-    batches = read_ahead(_Read(source, tuple(sizes.values())), parts, readers(source, workers))
+    numbers = in_batches(source, batch_size)
     kept: list[Tensor] = []
     caches: list[dict[str, _InMemory | _OnDisk]] = [{} for _ in encoders]
-    with ExitStack() as stack, torch.no_grad():
+    with ExitStack() as stack:
         for encoder in encoders:
-            stack.enter_context(frozen(encoder))
-        for prepared, index in track(batches, f"features of {source.name}", len(parts), show=progress):
-            if len(index) == 0:
-                continue
-            for encoder, cache in zip(encoders, caches, strict=True):
-                samples = {name: each.to(encoder.mean.device) for name, each in prepared[encoder.image_size].items()}
-                for name, each in _computed(encoder, samples, layers).items():
-                    rows = each.float().cpu()
-                    if not rows.isfinite().all():
-                        raise UserError(
-                            f"the encoder gives features that are not finite on {source.name}: was its training stable?"
-                        )
+            stack.enter_context(frozen(encoder.to(device)))
+        for index, found in computed(encoders, source, numbers, layers, workers=workers, progress=progress):
+            for cache, each in zip(caches, found, strict=True):
+                for name, rows in each.items():
                     if name not in cache:
                         cache[name] = room(rows.shape[1])
                     cache[name].add(rows)
             kept.append(index)
-    if not kept:
-        raise UserError(f"not one of the {len(source)} images of {source.name} can be read: check the files")
     index = torch.cat(kept)
+    if not len(index):
+        raise none_readable(source)
     labels = torch.full((len(index),), -1) if source.labels is None else source.labels[index]
     groups = None if source.groups is None else source.groups[index]
     lost = torch.ones(len(source), dtype=torch.bool).index_fill(0, index, False).nonzero()[:, 0]
+    prepared = [str(Preparation(source.size, encoder.image_size)) for encoder in encoders]
     return [
         {
-            name: Features(rows.tensor(), labels, index, tuple(lost.tolist()), str(sizes[encoder.image_size]), groups)
+            name: Features(rows.tensor(), labels, index, tuple(lost.tolist()), words, groups)
             for name, rows in cache.items()
         }
-        for encoder, cache in zip(encoders, caches, strict=True)
+        for cache, words in zip(caches, prepared, strict=True)
     ]
+
+
+def in_batches(source: Source, batch_size: int) -> Sequence[Tensor]:
+    """The numbers of the samples that the encoder gets at once."""
+    if batch_size < 1:
+        raise UserError(f"batch size {batch_size} holds no image: use --images-per-pass 256")
+    return torch.split(torch.arange(len(source)), batch_size)
+
+
+def computed(
+    encoders: Sequence[FrozenEncoder],
+    source: Source,
+    numbers: Sequence[Tensor],
+    layers: Sequence[str] = (),
+    *,
+    workers: Workers = 0,
+    progress: bool = False,
+) -> Iterator[tuple[Tensor, list[dict[str, Tensor]]]]:
+    """For each batch of `numbers` those that can be read (n,), and what each encoder makes of these samples, by layer,
+    as float32 (n, F) on the CPU; nothing where none can."""
+    source = source.select(dict.fromkeys(name for encoder in encoders for name in encoder.card.fields))
+    for encoder in encoders:
+        check_channels(encoder, source)
+    sizes = {encoder.image_size: Preparation(source.size, encoder.image_size) for encoder in encoders}
+    # The workers are forked here, before the progress bar has a thread.
+    batches = read_ahead(_Read(source, tuple(sizes.values())), numbers, readers(source, workers))
+    for prepared, index in track(batches, f"features of {source.name}", len(numbers), show=progress):
+        found = [_rows(encoder, prepared[encoder.image_size], layers) if len(index) else {} for encoder in encoders]
+        if not all(rows.isfinite().all() for each in found for rows in each.values()):
+            raise UserError(
+                f"the encoder gives features that are not finite on {source.name}: was its training stable?"
+            )
+        yield index, found
+
+
+@torch.no_grad()
+def _rows(encoder: FrozenEncoder, fields: Mapping[str, Tensor], layers: Sequence[str]) -> dict[str, Tensor]:
+    """Features (n, F) by layer."""
+    samples = {name: each.to(encoder.mean.device) for name, each in fields.items()}
+    found = encoder.layers(samples, layers, keep=probe_features) if layers else {"": encoder(samples)}
+    return {name: each.float().cpu() for name, each in found.items()}
 
 
 def check_channels(encoder: FrozenEncoder, source: Source) -> None:
@@ -192,8 +201,8 @@ def check_channels(encoder: FrozenEncoder, source: Source) -> None:
         )
 
 
-def _computed(encoder: FrozenEncoder, samples: dict[str, Tensor], layers: Sequence[str]) -> dict[str, Tensor]:
-    return encoder.layers(samples, layers, keep=probe_features) if layers else {"": encoder(samples)}
+def none_readable(source: Source) -> UserError:
+    return UserError(f"not one of the {len(source)} images of {source.name} can be read: check the files")
 
 
 class _InMemory:

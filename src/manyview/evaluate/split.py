@@ -51,15 +51,18 @@ def splits(data: str, test_data: str | None = None, *, camera: Camera = KINECT_M
 
 
 def camera_of(
-    run: Path,
+    run: str | Path,
     depth_scale: float | None = None,
     intrinsics: str | None = None,
     value_range: tuple[float, float] | None = None,
 ) -> Camera:
     """That of a run directory, unless something else is said: depth and brightness mean to an encoder what they meant
-    in training."""
+    in training. Of other weights what is said, and Kinect's."""
+    run = Path(run).expanduser()
     try:
-        data = read_config(run)["config"]["data"] if (run / CONFIG).exists() else {}
+        facts = read_config(run) if (run / CONFIG).exists() else {}
+        # The folders of timm have a config.json, too.
+        data = facts["config"]["data"] if facts and "architecture" not in facts else {}
         scale, numbers = data.get("depth_scale", KINECT_MM.depth_scale), data.get("intrinsics")
         values = data.get("value_range") if value_range is None else value_range
         return Camera(
