@@ -1,6 +1,7 @@
 """The main question: better than random weights, than raw pixels, than the start?"""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +41,10 @@ def facts(
     config: dict[str, Any] = {"data": {"data": "scenes"}, "optim": {"lr": 0.03, "batch_size": 64, **optim}}
     if start is not None:
         config["encoder"] = {"init": INIT}
-    data = {"name": "scenes", "samples": 1000, "classes": list(classes)}
+    data = {"name": "scenes", "samples": 10_000, "classes": list(classes)}
     rows = tuple(metrics) or ({"step": 0, "loss": 1.0, "lr": 0.1, "wait": 0.0, "images_per_s": 1.0, "epoch": 30.0},) * 2
     return Facts(
-        *(Path("runs/a"), "simclr", "0", "small", config, data, {}, {}, rows, tuple(found), (), finished),
+        *(Path("runs/a"), "simclr", "0", "small", config, data, {"samples": 512}, {}, rows, tuple(found), (), finished),
         start=start or {},
     )
 
@@ -77,7 +78,9 @@ def test_a_run_that_is_worse_than_random_is_nowhere_called_good() -> None:
     assert "good" not in levels
     assert "normal" in levels
     start = facts({"trained": 0.5, "random": 0.1, "pixels": 0.1, "start": 0.7}, start={"weights": INIT})
-    assert not any(each.level == "good" for each in ruled(start))
+    assert not any(each.level == "good" for each in judge(start))
+    assert ruled(start)
+    assert not any("more --epochs" in each.advice or "Train longer" in each.advice for each in judge(start))
 
 
 def test_the_interval_of_a_difference_is_that_of_two_independent_ones() -> None:
@@ -129,6 +132,14 @@ def test_looks_tell_whether_a_run_improved_on_its_start(last: float, level: str,
         assert "--backbone-lr 0.003, --warmup-head-epochs 1, or fewer --epochs" in found.advice
     if level == "problem":
         assert "it was best at step 9, with 45.0\u202f% (+3.8 points)" in found.advice
+
+
+def test_a_fall_on_few_test_images_is_not_clear() -> None:
+    start = {"weights": INIT, "knn": 0.412}
+    known = facts(metrics=looks(knn=[0.35]), start=start)
+    assert answer(known, "its start").level == "problem"
+    few = replace(known, data={**known.data, "samples": 500})
+    assert answer(few, "its start").level == "warning"
 
 
 def test_without_labels_the_recognition_of_views_tells_and_evaluations_tell_more() -> None:

@@ -51,11 +51,11 @@ def _collapse(facts: Facts) -> Finding | None:
     words += f" of {dim:.0f} dimensions." if dim else "."
     more = _flags(facts, "queue_size", "batch_size")
     if variance < _ONE_POINT and rank < max(_FEW_DIRECTIONS, _SMALL_SHARE * dim):
-        advice = f"Try a lower --lr, more --epochs, or more negatives ({more})."
+        advice = f"Try {_either(facts, 'a lower --lr', f'more negatives ({more})')}."
         text = f"The encoder has collapsed: all images have nearly the same embedding. {words}"
         return Finding("problem", "Embeddings", text, advice)
     if variance < _ONE_POINT:
-        advice = "Early in a run this is normal: train for more --epochs. At the end, try another --lr."
+        advice = f"Early in a run this is normal. At the end, try {_either(facts, 'another --lr')}."
         text = f"The embeddings lie close together, but still differ in many directions. {words}"
         return Finding("problem" if facts.finished else "warning", "Embeddings", text, advice)
     if rank < _FEW_DIRECTIONS:
@@ -63,9 +63,16 @@ def _collapse(facts: Facts) -> Finding | None:
         text = f"The encoder has collapsed: embeddings differ in a few directions only. {words}"
         return Finding("problem", "Embeddings", text, advice)
     if variance < _NEAR_ONE_POINT or rank < _SMALL_SHARE * dim:
-        advice = "This is normal early in a run. At the end, try more --epochs or stronger augmentation (--augment)."
+        advice = (
+            f"This is normal early in a run. At the end, try {_either(facts, 'stronger augmentation (--augment)')}."
+        )
         return Finding("warning", "Embeddings", f"The embeddings use little of their space. {words}", advice)
     return Finding("good", "Embeddings", f"The encoder has not collapsed. {words}")
+
+
+def _either(facts: Facts, *ways: str) -> str:
+    """These ways out, and more epochs; but not for given weights, which may be worth more than what they become."""
+    return " or ".join([*ways, *["more --epochs"] * (facts.began_from is None)])
 
 
 def _flags(facts: Facts, *names: str) -> str:

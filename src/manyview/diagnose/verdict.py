@@ -2,15 +2,17 @@
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 
 from manyview.diagnose.facts import LOOKS, Comparison, Facts
 from manyview.diagnose.finding import LEVELS, Finding, Level
 from manyview.diagnose.words import look, percent, points, signed, with_interval
 from manyview.evaluate.records import number
 from manyview.evaluate.result import Interval, Metric
+from manyview.evaluate.split import HELD_OUT
 
 RIVALS = {"random": "random weights", "pixels": "raw pixels", "start": "its start"}
-_CLEAR = 0.02  # of a share without an interval
+_CLEAR = 0.02  # of a share, however many samples there are
 _SHRUNK = 0.8  # of the rank of the features
 _FEW_EPOCHS = 20
 _LABEL_FREE = "recognise"
@@ -26,6 +28,8 @@ def verdict(facts: Facts) -> list[Finding]:
         answers.append(_not_measured(facts, unknown))
     if facts.began_from is not None or pairs["start"]:
         answers.append(_against_start(facts, pairs["start"]))
+    if any(answer.level == "problem" for answer in answers):  # then no other answer makes it a good run
+        answers = [replace(each, level="normal") if each.level == "good" else each for each in answers]
     return answers
 
 
@@ -99,6 +103,8 @@ def _summed(levels: Iterable[Level]) -> tuple[Level, str]:
 
 def _remedies(facts: Facts) -> str:
     epochs = facts.series("epoch")[1]
+    if facts.began_from is not None:
+        return "What was learnt from its own images did not help: begin with what is said of its start."
     if not facts.finished:
         return "The run is not finished: look again when the learning rate is low."
     if epochs and epochs[-1] < _FEW_EPOCHS:
@@ -135,7 +141,7 @@ def _against_start(facts: Facts, pairs: list[Comparison]) -> Finding:
         words = [*(text for _, text in judged), *seen]
     elif courses:
         name, (first, values) = next(iter(courses.items()))
-        level, word = _moved(name, first, values[-1])
+        level, word = _moved(facts, name, first, values[-1])
         words = seen
     else:
         against = "" if facts.has_start else f" --against {start}"
@@ -154,13 +160,16 @@ def _courses(facts: Facts) -> list[tuple[str, float, list[float]]]:
     return [(name, first, values) for name, first, values in found if first is not None and values]
 
 
-def _moved(name: str, first: float, last: float) -> tuple[Level, str]:
+def _moved(facts: Facts, name: str, first: float, last: float) -> tuple[Level, str]:
     if name == "feature_rank":
         shrunk = last < _SHRUNK * first
         return "warning", "The features use fewer directions." if shrunk else "Accuracy was not measured."
-    if last - first > _CLEAR:
+    # Of the same images before and after: a fall beyond two deviations of one share is clear.
+    tested = HELD_OUT * (number(facts.data.get("samples")) or 1.0) if name == "knn" else facts.contrast.get("samples")
+    clear = max(_CLEAR, 2 * math.sqrt(first * (1 - first) / (number(tested) or 1.0)))
+    if last - first > clear:
         return "good", "Yes."
-    return ("problem", "No, it is worse.") if first - last > _CLEAR else ("warning", "There is no clear difference.")
+    return ("problem", "No, it is worse.") if first - last > clear else ("warning", "There is no clear difference.")
 
 
 def _gentler(facts: Facts, knn: tuple[float, list[float]] | None) -> str:
