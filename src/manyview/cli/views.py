@@ -39,7 +39,7 @@ class Views:
         from manyview.views import picture, png
 
         method = find(self.method)
-        config, source, _ = parse_run(
+        config, source, *_ = parse_run(
             method, [*flags, "--out", str(self.out)], prog=f"manyview views --method {method.name}"
         )
         augment = build_augment(method, config)

@@ -10,7 +10,8 @@ from manyview import bounds, distributed
 from manyview.config import AnyConfig, ViewConfig
 from manyview.data import Source
 from manyview.diagnose.monitor import ContrastMonitor
-from manyview.encoders import Encoder, Weights, build_encoder, initialise
+from manyview.encoders import Card, Encoder, Weights, build_encoder, initialise
+from manyview.encoders.features import card_of
 from manyview.errors import UserError
 from manyview.fields import IMAGE
 from manyview.methods.base import Method
@@ -37,6 +38,11 @@ class Training:
     knn: tuple[Source, Source] | None  # training and test samples of the kNN during the run
     contrast: ContrastMonitor | None
 
+    @property
+    def card(self) -> Card:
+        """Of the encoder, as files hold it."""
+        return card_of(self.method.encoder, self.augment.size, self.augment.mean, self.augment.std)
+
 
 def build(
     kind: type[Method], config: AnyConfig, source: Source, *, looks: bool = True, weights: Weights | None = None
@@ -53,8 +59,7 @@ def build(
     device = pick_device(config.run.device)
     torch.manual_seed(config.run.seed)
     settings = kind.encoder_config(config.method, config.encoder)
-    channels = config.data.channels if settings.split is None else 3
-    encoder = build_encoder(settings, image_size=config.views.image_size, in_channels=channels)
+    encoder = build_encoder(settings, image_size=config.views.image_size, in_channels=config.data.channels)
     measure_views(encoder, source, config.run.seed)
     if weights is not None:
         initialise(encoder, weights)

@@ -4,6 +4,7 @@ import argparse
 import json
 import tomllib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -14,11 +15,14 @@ from manyview.config import AnyConfig, Config, DataConfig, RunConfig
 from manyview.data import Camera, Source, fewer, from_files, imbalanced, open_source
 from manyview.data.missing import Incomplete
 from manyview.data.scenes import Scenes
+from manyview.encoders import Weights
 from manyview.errors import UserError, naming
 from manyview.fields import IMAGE
 from manyview.methods.base import Method
 from manyview.run import presets
-from manyview.run.auto import Machine, automatic
+from manyview.run.adaptation import adapted, given_weights
+from manyview.run.auto import Machine, automatic, usual
+from manyview.run.choices import Choices
 from manyview.run.duration import seconds
 from manyview.run.files import RENAMED
 from manyview.run.normalisation import measured
@@ -31,6 +35,8 @@ class Parsed(NamedTuple):
 
     config: AnyConfig
     source: Source
+    weights: Weights | None
+    """What the encoder starts from, if not from random weights."""
     reasons: Mapping[str, str]
     """Why the settings that follow the images and the machine have their values, by name."""
 
@@ -82,13 +88,20 @@ def parse_run(
             flag = min(steps).replace("_", "-")
             raise UserError(f"--time {config.run.time} and --{flag} both say how long to train: leave one out")
     source = opening(method, config)
+    given, views, machine = named_in(words), method.view_count(config.method), Machine.here(config.run.device)
+    weights = given_weights(config, given, usual(machine))
+    card = None if weights is None else weights.card
     reasons: Mapping[str, str] = {}
     if asked == "auto":
-        default, reasons = automatic(method, config, named_in(words), source, Machine.here(config.run.device))
+        default, reasons = automatic(method, config, given, source, machine, card)
     else:
-        default = presets.named(asked, method, *blank, source, views=method.view_count(config.method))
+        default = presets.named(asked, method, *blank, source, views=views)
+        if card is not None:
+            default, reasons = adapted(Choices(default, config, given), card, source, views)
     config = presets.at_equal_cost(method, parse_config(method, words, default, prog=prog))
-    return Parsed(measured(config, source), source, reasons)
+    if weights is not None:  # with the tag of timm's default weights, which may change
+        config = replace(config, encoder=replace(config.encoder, init=weights.name))
+    return Parsed(measured(config, source), source, weights, reasons)
 
 
 def named_in(words: list[str]) -> set[str]:
