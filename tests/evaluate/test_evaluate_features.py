@@ -13,9 +13,10 @@ from manyview import counter
 from manyview.data import open_source
 from manyview.data.source import Arrays, Source, Subset, Unreadable
 from manyview.encoders import Card, EncoderConfig, FrozenEncoder, build_backbone, build_encoder
+from manyview.encoders.preparation import Preparation
 from manyview.errors import UserError
 from manyview.evaluate import features as features_module
-from manyview.evaluate.features import Preparation, embed, extract, extract_layers, probe_features
+from manyview.evaluate.features import embed, extract, extract_layers, probe_features
 from manyview.evaluate.knn import Knn, knn_accuracy
 
 torch.set_num_threads(1)
@@ -210,7 +211,7 @@ def test_embed_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytes
         raise OSError("no space left on device")
 
     monkeypatch.setattr("manyview.evaluate.features.np.savez", full_disk)
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(UserError, match=r"--out .*features.npz cannot be written \(no space left on device\)"):
         embed(pixels(8), Memory(5), out)
     assert out.read_bytes() == before
     assert list(tmp_path.iterdir()) == [out]

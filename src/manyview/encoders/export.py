@@ -6,9 +6,10 @@ from typing import Literal
 import torch
 from torch import nn
 
+from manyview.atomic import writing
 from manyview.encoders.backbones import OWN, own_size, takes_any_size
 from manyview.encoders.features import Card
-from manyview.encoders.files import fill, write
+from manyview.encoders.files import content, fill
 from manyview.encoders.loading import as_frozen
 from manyview.encoders.weights import open_weights
 from manyview.errors import UserError
@@ -35,10 +36,8 @@ def export(spec: str | Path, out: str | Path, format: Format) -> None:
         as_frozen(weights)  # only what loads is handed on
     else:
         fill(_counterpart(card.backbone, format), tensors, weights.name, f"{format}'s {card.backbone}")
-    try:
-        write(out, tensors, card if format == "safetensors" else None)
-    except OSError as error:
-        raise UserError(f"--out {out} cannot be written ({error.strerror}): choose another place") from error
+    with writing(out) as file:
+        file.write(content(tensors, card if format == "safetensors" else None))
 
 
 def _counterpart(name: str, format: Format) -> nn.Module:
