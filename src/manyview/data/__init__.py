@@ -4,6 +4,7 @@ from pathlib import Path
 
 from manyview.data.fieldfiles import KINECT_MM, Camera
 from manyview.data.folder import Folder, ImageFiles
+from manyview.data.hub import fetched, is_on_hub
 from manyview.data.known import KNOWN, open_known
 from manyview.data.loader import Batch, Loader
 from manyview.data.packed import Packed, SizesDifferError, cache_path, pack, pack_once
@@ -51,7 +52,7 @@ def open_source(spec: str, *, split: str = "train", labelled: bool = True, camer
     a directory, a .tar of images, a .safetensors      (the last made by `pack`); ./scenes is a directory
     a directory of .tar files, a/train-*.tar, a/train-{000..099}.tar           the shards of one set
     a .parquet, a directory of them or of data/train-*.parquet, a/train-*.parquet        images in a column of rows
-    hf:OWNER/NAME, hf:OWNER/NAME@REVISION              the parquet files of a set on the Hugging Face hub
+    hf:OWNER/NAME, hf:OWNER/NAME/FOLDER@REVISION       the parquet files of a set on the Hugging Face hub
 
     A directory with image/ and depth/, segmentation/ or normals/, or files KEY.jpg with KEY.depth.png and so on, has
     these fields too; `camera` measured the depth. Normals are computed from depth where there are none.
@@ -74,6 +75,8 @@ def open_source(spec: str, *, split: str = "train", labelled: bool = True, camer
         if not rest:
             raise UserError(f"'{spec}' does not say where the set lies: use {name}:DIRECTORY")
         source = open_known(name, rest, split=split, labelled=labelled)
+    elif is_on_hub(spec):
+        source = open_parquet(*fetched(spec), split=split, labelled=labelled)
     else:
         source = _open_path(spec, split, labelled, camera)
     return _packed_if_small(source, labelled) if isinstance(source, ImageFiles) else source

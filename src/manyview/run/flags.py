@@ -4,6 +4,7 @@ import argparse
 import json
 import tomllib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -12,6 +13,7 @@ import tyro
 from manyview import bounds, distributed
 from manyview.config import AnyConfig, Config, DataConfig, RunConfig
 from manyview.data import Camera, Source, fewer, imbalanced, open_source
+from manyview.data.hub import is_on_hub, pinned
 from manyview.data.missing import Incomplete
 from manyview.data.scenes import Scenes
 from manyview.errors import UserError, naming
@@ -73,13 +75,36 @@ def parse_run(
         if steps := {"epochs", "max_steps"} & named_in(words):
             flag = min(steps).replace("_", "-")
             raise UserError(f"--time {config.run.time} and --{flag} both say how long to train: leave one out")
+    config = settled(config)
     source = opening(method, config)
     reasons: Mapping[str, str] = {}
     if asked == "auto":
         default, reasons = automatic(method, config, named_in(words), source, Machine.here(config.run.device))
     else:
         default = presets.named(asked, method, *blank, source, views=method.view_count(config.method))
-    return Parsed(presets.at_equal_cost(method, parse_config(method, words, default, prog=prog)), source, reasons)
+    chosen = presets.at_equal_cost(method, parse_config(method, words, default, prog=prog))
+    return Parsed(_on_data_of(config, chosen), source, reasons)
+
+
+def settled(config: AnyConfig) -> AnyConfig:
+    """With the commits of sets of the hub, which the run is to keep: branches move on."""
+    data, contrast = config.data.data, config.run.contrast_data
+    data = _commit_of(data, "--data")
+    contrast = None if contrast is None else _commit_of(contrast, "--contrast-data")
+    return replace(config, data=replace(config.data, data=data), run=replace(config.run, contrast_data=contrast))
+
+
+def _commit_of(data: str, flag: str) -> str:
+    """All ranks have the answer that rank 0 got."""
+    if not is_on_hub(data):
+        return data
+    with naming(flag):
+        return distributed.everyone([pinned(data)] if distributed.rank() == 0 else [])[0]
+
+
+def _on_data_of(config: AnyConfig, other: AnyConfig) -> AnyConfig:
+    run = replace(other.run, contrast_data=config.run.contrast_data)
+    return replace(other, data=replace(other.data, data=config.data.data), run=run)
 
 
 def named_in(words: list[str]) -> set[str]:
