@@ -2,6 +2,7 @@
 
 import io
 import shutil
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -94,7 +95,7 @@ def test_what_the_hub_converted_stands_in(hub: Hub) -> None:
     hub.push("ada/old", {"old.py": b"", "images.zip": b"PK"})
     converted = hub.push(
         "ada/old",
-        {"default/train/0000.parquet": rows(5), "default/partial-test/0000.parquet": rows(2)},
+        {"default/train/0000.parquet": rows(5), "default/test/0000.parquet": rows(2)},
         branch="refs/convert/parquet",
     )
     assert pinned("hf:ada/old") == f"hf:ada/old@{converted}"
@@ -110,14 +111,47 @@ def test_of_several_sets_one_is_named_by_its_folder(hub: Hub) -> None:
     source = open_source("hf:ada/many/letters")
     assert (len(source), source.name) == (5, f"hf:ada/many/letters@{commit}")
     assert not any("digits" in path for path in hub.asked)
-    with pytest.raises(UserError, match="has no parquet files"):
+    with pytest.raises(UserError, match="has no parquet files and no tars"):
         open_source("hf:ada/many/figures")
 
 
+def test_what_the_hub_converted_in_part_is_told(hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
+    hub.push("ada/old", {"images.zip": b"PK"})
+    hub.push("ada/old", {"default/partial-train/0000.parquet": rows(2)}, branch="refs/convert/parquet")
+    assert len(open_source("hf:ada/old")) == 2
+    line = "of 'hf:ada/old' the hub has converted only a part into parquet files (partial-train)"
+    assert capsys.readouterr().err.count(line) == 1
+
+
+def tar(count: int) -> bytes:
+    result = io.BytesIO()
+    with tarfile.open(fileobj=result, mode="w") as file:
+        for i in range(count):
+            image = io.BytesIO()
+            Image.new("RGB", (8, 8), (i, 0, 0)).save(image, "PNG")
+            for name, data in ((f"{i}.png", image.getvalue()), (f"{i}.cls", b"%d" % (i % 2))):
+                member = tarfile.TarInfo(name)
+                member.size = len(data)
+                file.addfile(member, io.BytesIO(data))
+    return result.getvalue()
+
+
+def test_tars_are_read_before_what_the_hub_made_of_them(hub: Hub) -> None:
+    commit = hub.push("ada/tars", {"a-train-0.tar": tar(3), "a-train-1.tar": tar(4), "a-validation-0.tar": tar(2)})
+    hub.push("ada/tars", {"default/partial-train/0000.parquet": rows(2)}, branch="refs/convert/parquet")
+    train, test = open_source("hf:ada/tars"), open_source("hf:ada/tars", split="test")
+    assert (len(train), len(test), train.name, train.classes) == (7, 2, f"hf:ada/tars@{commit}", ("0", "1"))
+    assert train.id(3) == "a-train-1.tar/0.png"
+    hub_module._fetched.clear()
+    assert open_source(train.name).fingerprint == train.fingerprint
+
+
 def test_other_formats_are_listed(hub: Hub) -> None:
-    hub.push("ada/tars", {"README.md": b"", "a.tar": b"", "b.tar": b"", "LICENSE": b""})
-    with pytest.raises(UserError, match=r"no parquet files, only 2 .tar, 1 .md, 1 LICENSE: .*--local-dir DIR` and use"):
-        open_source("hf:ada/tars")
+    hub.push("ada/zips", {"README.md": b"", "a.zip": b"", "b.zip": b"", "LICENSE": b"", "metadata.parquet": rows(1)})
+    with pytest.raises(
+        UserError, match=r"only 2 .zip, 1 .md, 1 LICENSE, 1 .parquet: .*--local-dir DIR` and use --data"
+    ):
+        open_source("hf:ada/zips")
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from manyview.data.packed import Packed, SizesDifferError, cache_path, pack, pac
 from manyview.data.parquet import Parquet, is_parquet, open_parquet, parquet_in
 from manyview.data.patterns import is_pattern, is_tar, matching, tars_in, tars_matching
 from manyview.data.source import NoTestSplit, Source, Subset, Unreadable, check_unreadable, holdout, note
+from manyview.data.splits import test_files, training_files
 from manyview.data.subsets import fewer, imbalanced
 from manyview.data.tar import Shards, Tar
 from manyview.errors import UserError
@@ -52,7 +53,7 @@ def open_source(spec: str, *, split: str = "train", labelled: bool = True, camer
     a directory, a .tar of images, a .safetensors      (the last made by `pack`); ./scenes is a directory
     a directory of .tar files, a/train-*.tar, a/train-{000..099}.tar           the shards of one set
     a .parquet, a directory of them or of data/train-*.parquet, a/train-*.parquet        images in a column of rows
-    hf:OWNER/NAME, hf:OWNER/NAME/FOLDER@REVISION       the parquet files of a set on the Hugging Face hub
+    hf:OWNER/NAME, hf:OWNER/NAME/FOLDER@REVISION       the parquet files or tars of a set on the Hugging Face hub
 
     A directory with image/ and depth/, segmentation/ or normals/, or files KEY.jpg with KEY.depth.png and so on, has
     these fields too; `camera` measured the depth. Normals are computed from depth where there are none.
@@ -76,7 +77,7 @@ def open_source(spec: str, *, split: str = "train", labelled: bool = True, camer
             raise UserError(f"'{spec}' does not say where the set lies: use {name}:DIRECTORY")
         source = open_known(name, rest, split=split, labelled=labelled)
     elif is_on_hub(spec):
-        source = open_parquet(*fetched(spec), split=split, labelled=labelled)
+        source = _open_hub(spec, split, labelled, camera)
     else:
         source = _open_path(spec, split, labelled, camera)
     return _packed_if_small(source, labelled) if isinstance(source, ImageFiles) else source
@@ -102,6 +103,14 @@ def _registered(name: str, spec: str, split: str, labelled: bool) -> Source:
     if not labelled:
         source.labels, source.classes = None, ()
     return source
+
+
+def _open_hub(spec: str, split: str, labelled: bool, camera: Camera) -> Source:
+    name, files = fetched(spec)
+    if all(map(is_parquet, files)):
+        return open_parquet(name, files, split=split, labelled=labelled)
+    part = test_files(name, files)[0] if split == "test" else training_files(name, files)
+    return Shards(name, part, labelled=labelled, camera=camera)
 
 
 def _open_path(spec: str, split: str, labelled: bool, camera: Camera) -> Source:

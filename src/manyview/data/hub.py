@@ -1,12 +1,13 @@
-"""Sets on the Hugging Face hub, at a commit that can be written down: its parquet files, in the hub's own cache."""
+"""Sets on the Hugging Face hub, at a commit that can be written down: parquet files or tars, in the hub's own cache."""
 
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from manyview.data.source import note
 from manyview.data.splits import check_whole, split_of
 from manyview.errors import UserError
 
@@ -14,10 +15,13 @@ HUB = "hf"
 _SPEC = re.compile(rf"{HUB}:([\w.-]+/[\w.-]+)((?:/[\w.-]+)*)(?:@(\S+))?", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _CONVERTED = "refs/convert/parquet"  # where the hub itself keeps sets of other formats as parquet files
-_fetched: dict[
-    str, Path
-] = {}  # directories by spec, because the hub shows its progress bars each time that it is asked
+_PARTIAL = "partial-"  # with which it begins the folder of a split that it has converted in part
+_ENDINGS = (".parquet", ".tar")  # the first that a repository has is read
 _LOG_IN = "`hf auth login`"
+
+Files = dict[str, Path]  # by their paths in the repository
+
+_fetched: dict[str, Files] = {}  # by spec, because the hub shows its progress bars each time that it is asked
 
 
 class _Asked(NamedTuple):
@@ -35,14 +39,15 @@ class _Asked(NamedTuple):
         return cls(spec, repository, f"{folder[1:]}/" if folder else "", revision)
 
     def at(self, commit: str) -> str:
-        return f"{HUB}:{self.repository}{'/' * bool(self.folder)}{self.folder.rstrip('/')}@{commit}"
+        return f"{HUB}:{'/'.join(filter(None, (self.repository, self.folder.rstrip('/'))))}@{commit}"
 
-    def parquet(self, names: Sequence[str]) -> list[str]:
-        """Those of one set. A repository may hold several, each in a folder of its own."""
-        names = [each for each in names if each.startswith(self.folder) and each.lower().endswith(".parquet")]
-        sets = sorted({_set_of(each) for each in names})
+    def of_one_set(self, names: Sequence[str], ending: str) -> list[str]:
+        """The names with this ending. A repository may hold several sets, each in a folder of its own."""
+        names = [name for name in names if name.startswith(self.folder) and name.endswith(ending)]
+        names = [name for name in names if PurePosixPath(name).name != "metadata.parquet"]  # tells of other files
+        sets = sorted({_set_of(name) for name in names})
         if len(sets) > 1:
-            # One that lies in the folder itself has no name to tell it from the others.
+            # One that lies in the repository itself has no name to tell it from the others.
             listed = ", ".join(f"{HUB}:{self.repository}/{each}" for each in sets if each)
             raise UserError(f"'{self.spec}' holds {len(sets)} sets: name one by its folder, of {listed}")
         return names
@@ -69,34 +74,36 @@ def pinned(spec: str) -> str:
 
     there, reached = Counter[str](), True
     for revision in [asked.revision] if asked.revision else ["main", _CONVERTED]:
-        with _explained(asked), suppress(LocalEntryNotFoundError):  # offline the other revision may be at hand
+        with _explained(asked):
             listed = _listed(asked, revision)
+            there += Counter(PurePosixPath(name).suffix or name for name in listed or ())
+            try:
+                commit, files = _files(asked, revision, listed)
+            except LocalEntryNotFoundError:  # offline the other revision may be at hand
+                listed, files = None, {}
+            if files:
+                _fetched[asked.at(commit)] = files
+                return asked.at(commit)
             reached &= listed is not None
-            there += Counter(PurePosixPath(each).suffix or each for each in listed or ())
-            if listed is None or asked.parquet(listed):
-                directory = _snapshot(asked, revision)
-                if _files(asked, directory):
-                    _fetched[asked.at(directory.name)] = directory
-                    return asked.at(directory.name)
     if not reached:
         raise _away(asked)
     endings = ", ".join(f"{count:,} {ending}" for ending, count in there.most_common(5))
     raise UserError(
-        f"'{spec}' has no parquet files, only {endings or 'none'}: fetch them with `hf download --repo-type dataset "
-        f"{asked.repository} --local-dir DIR` and use --data DIR"
+        f"'{spec}' has no parquet files and no tars, only {endings or 'none'}: fetch them with `hf download "
+        f"{asked.repository} --repo-type dataset --local-dir DIR` and use --data DIR"
     )
 
 
-def fetched(spec: str) -> tuple[str, dict[str, Path]]:
-    """`spec` with its commit, and the parquet files by their paths in the repository."""
+def fetched(spec: str) -> tuple[str, Files]:
+    """`spec` with its commit, and the files of the set."""
     asked = _Asked.of(pinned(spec))
     assert asked.revision is not None, "it is pinned"
-    with _explained(asked):
-        if asked.spec not in _fetched:
-            _fetched[asked.spec] = _snapshot(asked, asked.revision)
-        files = _files(asked, _fetched[asked.spec])
+    if asked.spec not in _fetched:
+        with _explained(asked):
+            _, _fetched[asked.spec] = _files(asked, asked.revision, None)
+    files = _fetched[asked.spec]
     if not files:
-        raise UserError(f"'{spec}' has no parquet files{' in that folder' * bool(asked.folder)}: check the name")
+        raise UserError(f"'{spec}' has no parquet files and no tars: check its folder and its commit")
     check_whole(spec, files)
     return asked.spec, files
 
@@ -118,17 +125,24 @@ def _listed(asked: _Asked, revision: str) -> list[str] | None:
         return None
 
 
-def _snapshot(asked: _Asked, revision: str) -> Path:
-    """The directory of the commit in the cache, its parquet files fetched as far as they are missing."""
+def _files(asked: _Asked, revision: str, listed: list[str] | None) -> tuple[str, Files]:
+    """The commit, and the files of the set, fetched into the cache as far as they are missing there. Of the files in
+    the revision `listed` are the names, where they are known."""
     from huggingface_hub import snapshot_download
 
-    pattern = f"{asked.folder}*.parquet"
-    return Path(snapshot_download(asked.repository, repo_type="dataset", revision=revision, allow_patterns=pattern))
-
-
-def _files(asked: _Asked, directory: Path) -> dict[str, Path]:
-    found = {path.relative_to(directory).as_posix(): path for path in directory.rglob("*.parquet")}
-    return {name: found[name] for name in asked.parquet(sorted(found))}
+    for ending in _ENDINGS:
+        if listed is None or asked.of_one_set(listed, ending):
+            wanted = f"{asked.folder}*{ending}"
+            path = snapshot_download(asked.repository, repo_type="dataset", revision=revision, allow_patterns=wanted)
+            found = {each.relative_to(path).as_posix(): each for each in Path(path).rglob(f"*{ending}")}
+            if names := asked.of_one_set(sorted(found), ending):
+                partial = sorted({part for name in names for part in name.split("/") if part.startswith(_PARTIAL)})
+                if partial:
+                    note(
+                        f"of '{asked.spec}' the hub has converted only a part into parquet files ({', '.join(partial)})"
+                    )
+                return Path(path).name, {name: found[name] for name in names}
+    return "", {}
 
 
 def _no_set(spec: str) -> UserError:

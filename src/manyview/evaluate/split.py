@@ -83,6 +83,6 @@ def _labelled(source: Source, flag: str) -> Source:
     if source.labels is None:
         raise UserError(
             f"{flag} has no labels to evaluate with: labels come from the first directory level, "
-            "so arrange the images as CLASS/image.jpg"
+            "so arrange the images as CLASS/image.jpg, or from the column label of parquet files"
         )
     return source

@@ -4,7 +4,6 @@ import argparse
 import json
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -75,36 +74,27 @@ def parse_run(
         if steps := {"epochs", "max_steps"} & named_in(words):
             flag = min(steps).replace("_", "-")
             raise UserError(f"--time {config.run.time} and --{flag} both say how long to train: leave one out")
-    config = settled(config)
+    if settled := commits(config):
+        words = [*words, *settled]
+        config = parse_config(method, words, presets.paper(method, *blank), prog=prog)
     source = opening(method, config)
     reasons: Mapping[str, str] = {}
     if asked == "auto":
         default, reasons = automatic(method, config, named_in(words), source, Machine.here(config.run.device))
     else:
         default = presets.named(asked, method, *blank, source, views=method.view_count(config.method))
-    chosen = presets.at_equal_cost(method, parse_config(method, words, default, prog=prog))
-    return Parsed(_on_data_of(config, chosen), source, reasons)
+    return Parsed(presets.at_equal_cost(method, parse_config(method, words, default, prog=prog)), source, reasons)
 
 
-def settled(config: AnyConfig) -> AnyConfig:
-    """With the commits of sets of the hub, which the run is to keep: branches move on."""
-    data, contrast = config.data.data, config.run.contrast_data
-    data = _commit_of(data, "--data")
-    contrast = None if contrast is None else _commit_of(contrast, "--contrast-data")
-    return replace(config, data=replace(config.data, data=data), run=replace(config.run, contrast_data=contrast))
-
-
-def _commit_of(data: str, flag: str) -> str:
-    """All ranks have the answer that rank 0 got."""
-    if not is_on_hub(data):
-        return data
-    with naming(flag):
-        return distributed.everyone([pinned(data)] if distributed.rank() == 0 else [])[0]
-
-
-def _on_data_of(config: AnyConfig, other: AnyConfig) -> AnyConfig:
-    run = replace(other.run, contrast_data=config.run.contrast_data)
-    return replace(other, data=replace(other.data, data=config.data.data), run=run)
+def commits(config: AnyConfig) -> list[str]:
+    """Flags that name sets of the hub by their commit, which the run is to keep: branches move on. All ranks have the
+    answer that rank 0 got."""
+    words = []
+    for flag, data in (("--data", config.data.data), ("--contrast-data", config.run.contrast_data)):
+        if data is not None and is_on_hub(data):
+            with naming(flag):
+                words += [flag, *distributed.everyone([pinned(data)] if distributed.rank() == 0 else [])]
+    return words
 
 
 def named_in(words: list[str]) -> set[str]:
