@@ -31,8 +31,10 @@ class Hub:
 
     def answer(self, path: str) -> tuple[int, dict[str, str], bytes]:
         """Status, headers and content."""
-        self.asked.append(path)
         parts = [unquote(part) for part in path.strip("/").split("/")]
+        if len(parts) < 4:  # what the client asks for its own ends
+            return 404, {}, b""
+        self.asked.append(path)
         api = parts[:2] == ["api", "datasets"]
         owner, name, what, revision, *rest = parts[2 if api else 1 :]
         repository = f"{owner}/{name}"

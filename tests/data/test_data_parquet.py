@@ -197,7 +197,12 @@ def test_labels_beyond_their_names_are_refused(tmp_path: Path) -> None:
 
 
 def test_captions_are_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    columns = {"image": as_the_hub_does(many(2)), "text": pa.array(["a b", "c"]), "label": pa.array([0, 1])}
+    columns = {
+        "image": as_the_hub_does(many(2)),
+        "text": pa.array(["a b", "c"]),
+        "n": pa.array([1, 2]),
+        "label": pa.array([0, 1]),
+    }
     one(tmp_path, columns)
     one(tmp_path, columns)
     assert capsys.readouterr().err.count("has captions (text), which are not trained on yet\n") == 1
@@ -294,6 +299,22 @@ def test_patterns_and_single_files_name_what_they_say(tmp_path: Path) -> None:
             open_source(spec, split="test")
     with pytest.raises(UserError, match=r"matches no file: .* written as 'a-\*.parquet'"):
         open_source(f"{root}/data/none-*.parquet")
+
+
+def test_splits_may_be_directories(tmp_path: Path) -> None:
+    for split, start in (("train", 0), ("val", 50)):
+        labelled(tmp_path / f"set/{split}/0000.parquet", 3, start=start)
+    root = str(tmp_path / "set")
+    assert [reds(open_source(root, split=split)) for split in ("train", "test")] == [[0, 1, 2], [50, 51, 52]]
+    assert open_source(root).id(2) == "train/0000.parquet:2"
+
+
+def test_without_files_for_training_a_set_is_refused(tmp_path: Path) -> None:
+    root = hub_set(tmp_path / "set")
+    for path in root.glob("data/train-*"):
+        path.unlink()
+    with pytest.raises(UserError, match="has files for test and validation and none for training: name the ones"):
+        open_source(str(root))
 
 
 def test_incomplete_sets_and_files_of_no_split_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -183,22 +183,18 @@ def _label_column(name: str, schema: Any, taken: set[str]) -> str | None:
 
 def _is_label(kind: Any) -> bool:
     types = pyarrow().types
-    if types.is_dictionary(kind):
-        kind = kind.value_type
-    return bool(
-        types.is_integer(kind) or types.is_boolean(kind) or types.is_string(kind) or types.is_large_string(kind)
-    )
+    plain = kind.value_type if types.is_dictionary(kind) else kind
+    return bool(types.is_integer(plain) or types.is_boolean(plain) or _is_text(plain))
+
+
+def _is_text(kind: Any) -> bool:
+    types = pyarrow().types
+    return bool(types.is_string(kind) or types.is_large_string(kind))
 
 
 def _tell_captions(name: str, schema: Any, label: str | None) -> None:
-    types = pyarrow().types
-    found = [
-        field.name
-        for field in schema
-        if field.name.lower() in _CAPTIONS - {label}
-        and (types.is_string(field.type) or types.is_large_string(field.type) or types.is_list(field.type))
-    ]
-    if found:
+    texts = [field.name for field in schema if _is_text(getattr(field.type, "value_type", field.type))]
+    if found := [text for text in texts if text.lower() in _CAPTIONS and text != label]:
         _tell(f"'{name}' has captions ({', '.join(found)}), which are not trained on yet")
 
 

@@ -23,7 +23,7 @@ from manyview.data.folder import ImageFiles, first_image
 from manyview.data.loader import processors, read_ahead
 from manyview.data.patterns import tars_in
 from manyview.data.source import Names, Unreadable, cache_directory, digest, note, track
-from manyview.data.splits import check_whole, test_files, training_files
+from manyview.data.splits import check_whole, split_of, test_files, training_files
 from manyview.data.tarindex import Shard
 from manyview.errors import UserError
 from manyview.fields import IMAGE
@@ -42,10 +42,12 @@ def is_parquet(path: str | Path) -> bool:
 
 
 def parquet_in(directory: Path) -> dict[str, Path]:
-    """The parquet files in a directory and in its data/, by their paths below it, or none where it is one of loose
-    images or tars, which they may describe."""
+    """The parquet files in a directory, its data/ and its train/, test/ and so on, by their paths below it, or none
+    where it is one of loose images or tars, which they may describe."""
     try:
-        found = [path for place in (directory, directory / "data") if place.is_dir() for path in place.iterdir()]
+        found = list(directory.iterdir())
+        inner = [each for each in found if (each.name == "data" or split_of(each.name)) and each.is_dir()]
+        found += [path for each in inner for path in each.iterdir()]
     except OSError as error:
         raise UserError(f"'{error.filename}' cannot be listed ({error.strerror}): check its permissions") from error
     files = [path for path in found if is_parquet(path) and not path.name.startswith(".") and path.is_file()]
