@@ -249,6 +249,16 @@ def test_images_are_copied_once_and_again_when_the_file_changes(
     assert capsys.readouterr().err == ""
 
 
+def test_several_files_are_copied_by_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet_module, "_PARALLEL_BYTES", 0)
+    root = hub_set(tmp_path / "set")
+    assert reds(open_source(str(root))) == list(range(30))
+    data = (root / "data/train-00001-of-00003.parquet").read_bytes()
+    (root / "data/train-00001-of-00003.parquet").write_bytes(data[:200] + bytes(400) + data[600:])
+    with pytest.raises(UserError, match=r"train-00001-of-00003.parquet' is not a whole parquet file \(.*\): make or"):
+        open_source(str(root), labelled=False)
+
+
 def test_a_damaged_copy_is_made_again(tmp_path: Path, cache: Path) -> None:
     path = str(labelled(tmp_path / "one.parquet", 10))
     assert reds(open_source(path)) == list(range(10))

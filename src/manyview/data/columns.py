@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from manyview.data.folder import decode
-from manyview.data.source import Unreadable, note
+from manyview.data.source import Unreadable, note_once
 from manyview.errors import UserError
 
 # Of several columns the first of these is taken.
@@ -19,8 +19,6 @@ _CAPTIONS = {"caption", "captions", "text", "texts", "sentence", "sentences", "d
 _HIDDEN = -1  # the label of samples whose class is kept secret, by the hub's convention
 _LABELS_AT_ONCE = 1 << 16
 _LOOKED_AT = 8  # rows in which a column has to show an image
-
-_tell = cache(note)  # once: a command opens several splits of one set
 
 
 class Table(NamedTuple):
@@ -142,7 +140,7 @@ def _image_column(name: str, path: Path, schema: Any) -> str:
             "row, alone or as struct<bytes, path>"
         )
     if len(found) > 1:
-        _tell(f"'{name}' has images in the columns {' and '.join(found)}: those of {found[0]} are taken")
+        note_once(f"'{name}' has images in the columns {' and '.join(found)}: those of {found[0]} are taken")
     return found[0]
 
 
@@ -177,7 +175,7 @@ def _label_column(name: str, schema: Any, taken: set[str]) -> str | None:
             "whole number or a name; use --unlabelled"
         )
     if len(found) > 1:
-        _tell(f"'{name}' has labels in the columns {' and '.join(found)}: those of {found[0]} are taken")
+        note_once(f"'{name}' has labels in the columns {' and '.join(found)}: those of {found[0]} are taken")
     return found[0] if found else None
 
 
@@ -195,7 +193,7 @@ def _is_text(kind: Any) -> bool:
 def _tell_captions(name: str, schema: Any, label: str | None) -> None:
     texts = [field.name for field in schema if _is_text(getattr(field.type, "value_type", field.type))]
     if found := [text for text in texts if text.lower() in _CAPTIONS and text != label]:
-        _tell(f"'{name}' has captions ({', '.join(found)}), which are not trained on yet")
+        note_once(f"'{name}' has captions ({', '.join(found)}), which are not trained on yet")
 
 
 def _labels(
@@ -209,7 +207,7 @@ def _labels(
                 given += array.to_pylist()
     hidden = sum(each is None or (bool(names) and each == _HIDDEN) for each in given)
     if hidden:
-        _tell(f"'{name}' counts as unlabelled: {hidden:,} of its {len(given):,} rows have no {column}")
+        note_once(f"'{name}' counts as unlabelled: {hidden:,} of its {len(given):,} rows have no {column}")
         return None, ()
     if not names:
         classes = sorted(set(given))

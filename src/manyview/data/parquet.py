@@ -22,7 +22,7 @@ from manyview.data.fieldfiles import KINECT_MM
 from manyview.data.folder import ImageFiles, first_image
 from manyview.data.loader import processors, read_ahead
 from manyview.data.patterns import tars_in
-from manyview.data.source import Names, Unreadable, cache_directory, digest, note, track
+from manyview.data.source import Names, Unreadable, cache_directory, digest, note, note_once, track
 from manyview.data.splits import check_whole, split_of, test_files, training_files
 from manyview.data.tarindex import Shard
 from manyview.errors import UserError
@@ -53,7 +53,7 @@ def parquet_in(directory: Path) -> dict[str, Path]:
     files = [path for path in found if is_parquet(path) and not path.name.startswith(".") and path.is_file()]
     other = (first_image(directory) or next(iter(tars_in(directory)), None)) if files else None
     if other is not None:
-        note(
+        note_once(
             f"'{directory}' is read as one of images or tars ({other}), not of parquet files ({files[0].name}): "
             f"for those use '{files[0].parent / '*.parquet'}'"
         )
@@ -81,8 +81,9 @@ class Parquet(ImageFiles):
         self._ends = np.cumsum([len(copy.lengths) for copy in self._copies])
         self._offsets = np.concatenate([np.cumsum(copy.lengths) - copy.lengths for copy in self._copies])
         self._lengths = np.concatenate([copy.lengths for copy in self._copies])
-        rows = zip(content.files, self._copies, strict=True)
-        ids = Names.of(os.fsencode(f"{file}:{row}") for file, copy in rows for row in range(len(copy.lengths)))
+        starts = [os.fsencode(f"{file}:") for file in content.files]
+        rows = zip(starts, self._copies, strict=True)
+        ids = Names.of(start + b"%d" % row for start, copy in rows for row in range(len(copy.lengths)))
         self.classes = content.classes
         super().__init__(name, ids, self._lengths, labels=content.labels, others={}, camera=KINECT_MM)
         self._states = [

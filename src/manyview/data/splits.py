@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Mapping
 from pathlib import Path, PurePosixPath
 
-from manyview.data.source import NoTestSplit, note
+from manyview.data.source import NoTestSplit, note_once
 from manyview.errors import UserError
 
 TRAIN, TEST, VALIDATION = "train", "test", "validation"
@@ -35,7 +35,7 @@ def training_files(name: str, files: Mapping[str, Path]) -> dict[str, Path]:
         )
     if TRAIN in parts and None in parts:
         others = parts[None]
-        note(
+        note_once(
             f"{len(others):,} of the {len(files):,} files of '{name}' are of no known split and are passed over, "
             f"the first is {min(others)}"
         )
