@@ -6,6 +6,7 @@ import multiprocessing
 import pickle
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -275,6 +276,16 @@ def test_a_cache_that_cannot_be_written_is_one_line(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("MANYVIEW_CACHE", str(tmp_path / "file"))
     with pytest.raises(UserError, match=r"cannot be written \(Not a directory\): set MANYVIEW_CACHE to a directory"):
         open_source(str(labelled(tmp_path / "one.parquet", 3)))
+
+
+def test_a_disk_without_room_is_told_before_the_copy_is_begun(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = labelled(tmp_path / "one.parquet", 3)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=path.stat().st_size - 1))
+    with pytest.raises(UserError, match=r"parquet' has 0.0 GiB left for a copy .*: set MANYVIEW_CACHE to a directory"):
+        open_source(str(path))
+    assert not cache.exists()
 
 
 def test_without_pyarrow_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 import io
 import json
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from PIL import Image
 from running import Command, lines
 
 from manyview.cli import main
+from manyview.config import Config, DataConfig, RunConfig
+from manyview.run.flags import commits
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'manyview[parquet]'")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -74,3 +77,12 @@ def test_a_run_keeps_the_commit_that_it_was_trained_on(tmp_path: Path, capsys: p
         assert f"fitted on hf:ada/flowers@{first}" in " ".join(capsys.readouterr().out.split())
         assert main(["resume", str(run), "--data", "hf:ada/flowers"]) == 2
         assert f"--data hf:ada/flowers is not what {run} was trained on" in capsys.readouterr().err
+
+
+def test_rank_0_alone_asks_which_commit_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    settled = f"hf:ada/flowers@{'0' * 40}"
+    monkeypatch.setattr("manyview.distributed.rank", lambda: 1)
+    monkeypatch.setattr("manyview.distributed.everyone", lambda own: [*own, settled])
+    config = Config(None, RunConfig(out=Path("out")), DataConfig(data="hf:ada/flowers"))
+    assert commits(config) == ["--data", settled]
+    assert commits(replace(config, data=DataConfig(data="scenes"))) == []

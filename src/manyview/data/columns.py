@@ -14,7 +14,7 @@ from manyview.errors import UserError
 
 # Of several columns the first of these is taken.
 _IMAGES = ("image", "img")
-_LABELS = ("label", "labels", "fine_label", "class", "target", "category", "coarse_label")
+_LABELS = ("label", "labels", "fine_label", "class", "cls", "target", "category", "coarse_label")
 _CAPTIONS = {"caption", "captions", "text", "texts", "sentence", "sentences", "description", "alt_text", "prompt"}
 _HIDDEN = -1  # the label of samples whose class is kept secret, by the hub's convention
 _LABELS_AT_ONCE = 1 << 16

@@ -6,6 +6,7 @@ the images, as they are, are copied into the cache once, one after the other, an
 
 import os
 import re
+import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -125,6 +126,7 @@ def _copies(name: str, shards: Sequence[Shard], column: str) -> list[Copy]:
     if not missing:
         return [found[shard] for shard in shards]
     pyarrow()  # before workers are forked, each of which would import it
+    _check_room(missing, column)
     began = time.monotonic()
     parallel = len(missing) > 1 and sum(shard.size for shard in missing) >= _PARALLEL_BYTES
     # The workers are forked here, before the progress bar has a thread.
@@ -141,6 +143,18 @@ def _copies(name: str, shards: Sequence[Shard], column: str) -> list[Copy]:
         f"{time.monotonic() - began:.1f} s) for this and later runs"
     )
     return [found[shard] for shard in shards]
+
+
+def _check_room(shards: Sequence[Shard], column: str) -> None:
+    """Images hardly shrink in a parquet file, so its size is about that of its copy."""
+    directory = _kept_at(shards[0], column).parent
+    there = next(each for each in (directory, *directory.parents) if each.exists())
+    needed, free = sum(shard.size for shard in shards), shutil.disk_usage(there).free
+    if needed > free:
+        raise UserError(
+            f"'{directory}' has {free / 2**30:,.1f} GiB left for a copy of the images, which takes about "
+            f"{needed / 2**30:,.1f} GiB: set MANYVIEW_CACHE to a directory with room for it"
+        )
 
 
 def _kept_at(shard: Shard, column: str) -> Path:
