@@ -18,6 +18,7 @@ READERS = {"evaluate", "diagnose", "report"}  # of runs
 # What each room may import besides itself and the leaves: every room stands here.
 ALLOWED: dict[str, set[str]] = {
     **{room: set() for room in LEAVES},
+    "arguments": set(),
     "distributed": set(),
     "objectives": set(),
     "views": set(),
@@ -30,10 +31,10 @@ ALLOWED: dict[str, set[str]] = {
     "evaluate": SENSES,
     "diagnose": METHODS | {"evaluate"},  # a method knows what its loss means
     "report": METHODS | READERS,
-    "run": METHODS | READERS | {"train"},
+    "run": METHODS | READERS | {"arguments", "train"},
     "cost": METHODS | {"train", "run"},
     "reproduce": METHODS | READERS | {"train", "run", "cost"},
-    "cli": METHODS | READERS | {"train", "run", "cost", "reproduce"},
+    "cli": METHODS | READERS | {"arguments", "train", "run", "cost", "reproduce"},
     "__main__": {"cli"},
     "__init__": {"encoders"},
 }

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, get_type_hints
 
-from manyview.errors import UserError
+from manyview.errors import refuse
 
 
 @dataclass(frozen=True)
@@ -28,18 +28,24 @@ Finite = Bound(lambda value: -math.inf < value < math.inf, "must be a finite num
 
 
 def check(config: Any) -> None:
-    """Raises a UserError for the first number of a dataclass, or of those in its fields, that is out of its bounds."""
+    """Raises a UserError with a line for each number that is out of its bounds."""
+    refuse(problems(config))
+
+
+def problems(config: Any) -> list[str]:
+    """Of each number of a dataclass, or of those in its fields, that is out of its bounds."""
+    found: list[str] = []
     hints = get_type_hints(type(config), include_extras=True)
     for field in fields(config):
         value = getattr(config, field.name)
         if is_dataclass(value):
-            check(value)
+            found += problems(value)
             continue
         own = [each for each in getattr(hints[field.name], "__metadata__", ()) if isinstance(each, Bound)]
         for number in value if isinstance(value, tuple) else (value,):
-            if not isinstance(number, int | float):
-                continue
-            for bound in (Finite, *own):
-                if not bound.holds(number):
+            if isinstance(number, int | float):
+                bound = next((bound for bound in (Finite, *own) if not bound.holds(number)), None)
+                if bound is not None:
                     shown = str(number).removesuffix(".0")
-                    raise UserError(f"--{field.name.replace('_', '-')} {shown} {bound.demand}")
+                    found.append(f"--{field.name.replace('_', '-')} {shown} {bound.demand}")
+    return found

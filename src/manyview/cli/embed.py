@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-import tyro
-
+from manyview.arguments import Called, Positional
 from manyview.bounds import NotNegative, Positive
 from manyview.cli.shared import console, names, opened, parsed
 
@@ -14,7 +13,7 @@ from manyview.cli.shared import console, names, opened, parsed
 class Embed:
     """Write the features of images to a file: ids, embeddings, and labels if there are any."""
 
-    run: tyro.conf.Positional[Path]
+    run: Annotated[Path, Positional]
     """Run directory or encoder file."""
     data: str
     """Images: anything that `pretrain --data` takes."""
@@ -29,7 +28,7 @@ class Embed:
     intrinsics: str | None = None
     """Camera intrinsics fx,fy,cx,cy, for normals computed from depth. Default: those of the run; of an encoder file
     Kinect's."""
-    images_per_pass: Annotated[int, Positive, tyro.conf.arg(aliases=("--batch-size",))] = 256
+    images_per_pass: Annotated[int, Positive, Called(("--batch-size",))] = 256
     """Images per forward pass of the encoder."""
     workers: Annotated[int | Literal["auto"], NotNegative] = "auto"
     """Processes that read and decode. `auto`: 0 for packed sets, else one per processor."""

@@ -4,11 +4,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
 
-import tyro
-
-from manyview import bounds
+from manyview.arguments import Called, Positional, asked_for_help
 from manyview.bounds import NotNegative, Positive
-from manyview.cli.shared import console, listed, names
+from manyview.cli.shared import console, first_word, listed, names, parsed
 from manyview.evaluate import described, find
 
 if TYPE_CHECKING:
@@ -22,7 +20,7 @@ P = TypeVar("P", bound="Protocol")
 class Args(Generic[P]):
     """What is evaluated, on which data."""
 
-    run: tyro.conf.Positional[Path]
+    run: Annotated[Path, Positional]
     """Run directory or encoder file."""
     data: str
     """Labelled training samples: anything that `pretrain --data` takes."""
@@ -58,7 +56,7 @@ class LayerArgs(Args[P]):
 class PassArgs(Args[P]):
     """For protocols without a --batch-size of their own, which makes that name free for the forward passes."""
 
-    images_per_pass: Annotated[int, Positive, tyro.conf.arg(aliases=("--batch-size",))] = 256
+    images_per_pass: Annotated[int, Positive, Called(("--batch-size",))] = 256
     """Images per forward pass of the encoder."""
 
 
@@ -68,22 +66,15 @@ class LayerPassArgs(LayerArgs[P], PassArgs[P]):
 
 
 def run(words: list[str]) -> None:
-    if not words or words[0] in ("-h", "--help"):
+    if asked_for_help(words[:1]):
         lines = {name: " ".join(line.split()) for name, line in described().items()}
         listed("protocol", lines, "manyview evaluate PROTOCOL RUN --data DATA")
         return
-    protocol = find(words[0])
+    protocol = find(first_word("evaluate", "protocol", words))
     batches = any(field.name == "batch_size" for field in fields(protocol))
     by_layer, plain = (LayerArgs, Args) if batches else (LayerPassArgs, PassArgs)
     kind: Any = by_layer if protocol.takes_layers else plain
-    args: Args[Protocol] = tyro.cli(
-        kind[protocol],
-        prog=f"manyview evaluate {words[0]}",
-        description=protocol.title,
-        args=words[1:],
-        config=(tyro.conf.OmitArgPrefixes,),
-    )
-    bounds.check(args)
+    args: Args[Protocol] = parsed(kind[protocol], words[1:], command=f"evaluate {words[0]}", about=protocol.title)
     from manyview.evaluate.run import evaluate, table
     from manyview.evaluate.split import camera_of
     from manyview.run.device import pick_device

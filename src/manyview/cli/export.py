@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-import tyro
-
+from manyview.arguments import Positional
 from manyview.cli.shared import console, parsed
 
 
@@ -13,7 +12,7 @@ from manyview.cli.shared import console, parsed
 class Export:
     """Write the encoder for other programs."""
 
-    run: tyro.conf.Positional[Path]
+    run: Annotated[Path, Positional]
     """Run directory or encoder file."""
     out: Path
     """The .safetensors file to write."""

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
 
-import tyro
-
+from manyview.arguments import Positional
 from manyview.cli.shared import console, parsed
 
 
@@ -12,7 +12,7 @@ from manyview.cli.shared import console, parsed
 class Report:
     """Write the report of a run (report.html) with its newest evaluations."""
 
-    run: tyro.conf.Positional[Path]
+    run: Annotated[Path, Positional]
     """Run directory."""
     data: str | None = None
     """The data, if it has moved."""

@@ -4,8 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
-import tyro
-
+from manyview.arguments import Positional
 from manyview.bounds import NotNegative
 from manyview.cli.shared import console, parsed, ranks
 
@@ -14,7 +13,7 @@ from manyview.cli.shared import console, parsed, ranks
 class Resume:
     """Continue an interrupted run exactly from its last checkpoint."""
 
-    run: tyro.conf.Positional[Path]
+    run: Annotated[Path, Positional]
     """Run directory."""
     data: str | None = None
     """The data, if it has moved."""

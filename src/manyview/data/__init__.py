@@ -26,6 +26,7 @@ __all__ = [
     "Subset",
     "Tar",
     "Unreadable",
+    "absent",
     "check_unreadable",
     "fewer",
     "holdout",
@@ -73,6 +74,12 @@ def open_source(spec: str, *, split: str = "train", labelled: bool = True, camer
     else:
         source = _open_path(spec, split, labelled, camera)
     return _packed_if_small(source, labelled) if isinstance(source, ImageFiles) else source
+
+
+def absent(spec: str) -> bool:
+    """Whether `spec` is a path where nothing is: then `open_source` fails at once, else it may take a while."""
+    named = ":" in spec or spec == "scenes" or spec in entry_points("manyview.sources") or is_pattern(spec)
+    return not named and not (spec and Path(spec).expanduser().exists())
 
 
 def _scenes(spec: str, samples: str | None, split: str, labelled: bool) -> Source:

@@ -7,21 +7,22 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
-import tyro
-
 from manyview import bounds, distributed
+from manyview.arguments import NEEDED, asked_for_help, explain, needs, read
 from manyview.config import AnyConfig, Config, DataConfig, RunConfig
 from manyview.data import Camera, Source, fewer, imbalanced, open_source
 from manyview.data.missing import Incomplete
 from manyview.data.scenes import Scenes
-from manyview.errors import UserError, naming
+from manyview.errors import UserError, naming, refuse
 from manyview.methods.base import Method
 from manyview.run import presets
 from manyview.run.auto import Machine, automatic
-from manyview.run.duration import seconds
 from manyview.run.files import RENAMED
 
-HELP = {"-h", "--help"}
+MOST_USED = (
+    *("data", "out", "epochs", "time", "batch_size", "image_size", "backbone", "init", "preset", "workers"),
+    *("threads", "dry_run"),
+)
 
 
 class Parsed(NamedTuple):
@@ -53,39 +54,46 @@ def parse_run(
     *,
     prog: str = "",
     opening: Callable[[type[Method], AnyConfig], Source] = open_training,
+    checks: Callable[[AnyConfig], list[str]] = lambda config: [],
 ) -> Parsed:
-    """Flags over config file over preset. Flags are checked before the data is opened, which may take a while. `prog`
-    is the command that takes them, where it is not `pretrain`; `opening` gives the images that presets follow."""
+    """Flags over config file over preset. What is wrong is told at once as far as it is known without the data, which
+    may take a while to open. `prog` is the command that takes the flags, where it is not `pretrain`, and `checks` are
+    its own; `opening` gives the images that presets follow."""
+    prog = prog or f"manyview pretrain {method.name}"
     early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     early.add_argument("--config", type=Path)
     early.add_argument("--preset", default="auto")
     if (file := early.parse_known_args(words)[0].config) is not None:
         words = [*file_flags(file), *words]
     asked = early.parse_known_args(words)[0].preset
-    blank = RunConfig(out=tyro.MISSING), DataConfig(data=tyro.MISSING)
-    if HELP & set(words):
+    blank = RunConfig(out=NEEDED), DataConfig(data=NEEDED)
+    kind = Config[method.Config]  # type: ignore[name-defined]
+    if asked_for_help(words):
         default, whose = described(method, asked, *blank)
-        parse_config(method, words, default, whose=whose, prog=prog)  # which ends with the help
-    config = parse_config(method, words, presets.paper(method, *blank), prog=prog)
-    bounds.check(config)
-    if config.run.time is not None:
-        seconds(config.run.time)
-        if steps := {"epochs", "max_steps"} & named_in(words):
-            flag = min(steps).replace("_", "-")
-            raise UserError(f"--time {config.run.time} and --{flag} both say how long to train: leave one out")
+        print(explain(kind, default, prog=prog, about=f"{method.Config.__doc__} {whose}", first=MOST_USED))
+        raise SystemExit(0)
+    found = read(kind, words, presets.paper(method, *blank), prog=prog)
+    config: AnyConfig = found.value
+    example = f"{prog} --data scenes{f' --out runs/{method.name}' if 'pretrain' in prog else ''}"
+    from manyview.run.conflicts import conflicts  # which imports timm
+
+    refuse(
+        [
+            *found.problems,
+            *bounds.problems(config),
+            *needs(found.missing, prog, example),
+            *conflicts(method, config, found.given, lambda: opening(method, config)),
+            *checks(config),
+        ]
+    )
     source = opening(method, config)
     reasons: Mapping[str, str] = {}
     if asked == "auto":
-        default, reasons = automatic(method, config, named_in(words), source, Machine.here(config.run.device))
+        default, reasons = automatic(method, config, found.given, source, Machine.here(config.run.device))
     else:
         default = presets.named(asked, method, *blank, source, views=method.view_count(config.method))
-    return Parsed(presets.at_equal_cost(method, parse_config(method, words, default, prog=prog)), source, reasons)
-
-
-def named_in(words: list[str]) -> set[str]:
-    """The settings whose flags are given."""
-    flags = (word.removeprefix("--").partition("=")[0] for word in words if word.startswith("--"))
-    return {flag.removeprefix("no-").replace("-", "_") for flag in flags}
+    config = read(kind, words, default, prog=prog).value
+    return Parsed(presets.at_equal_cost(method, config), source, reasons)
 
 
 def described(method: type[Method], asked: str, run: RunConfig, data: DataConfig) -> tuple[AnyConfig, str]:
@@ -102,21 +110,6 @@ def described(method: type[Method], asked: str, run: RunConfig, data: DataConfig
         whose += f" for {len(scenes):,} images of {scenes.median_side} px, such as `scenes`; some depend on the images"
     views = method.view_count(method.Config())
     return presets.named(preset, method, run, data, scenes, views=views), f"{whose}."
-
-
-def parse_config(
-    method: type[Method], words: list[str], default: AnyConfig, *, whose: str = "", prog: str = ""
-) -> AnyConfig:
-    """`whose` is the sentence of the help about the defaults."""
-    kind: type[AnyConfig] = Config[method.Config]  # type: ignore[name-defined]
-    return tyro.cli(
-        kind,
-        prog=prog or f"manyview pretrain {method.name}",
-        description=f"{method.Config.__doc__} {whose}",
-        args=words,
-        default=default,
-        config=(tyro.conf.OmitArgPrefixes,),
-    )
 
 
 def file_flags(path: Path) -> list[str]:
