@@ -1,8 +1,8 @@
 """The range of a setting, beside its field: `lr: Annotated[float, Positive] = 0.03`."""
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, get_type_hints
 
 from manyview.errors import refuse
@@ -29,23 +29,29 @@ Finite = Bound(lambda value: -math.inf < value < math.inf, "must be a finite num
 
 def check(config: Any) -> None:
     """Raises a UserError with a line for each number that is out of its bounds."""
-    refuse(problems(config))
+    refuse(problems(config).values())
 
 
-def problems(config: Any) -> list[str]:
-    """Of each number of a dataclass, or of those in its fields, that is out of its bounds."""
-    found: list[str] = []
+def problems(config: Any) -> dict[str, str]:
+    """What is wrong with the numbers of a dataclass, or of those in its fields, by the name of the field."""
+    found: dict[str, str] = {}
     hints = get_type_hints(type(config), include_extras=True)
     for field in fields(config):
         value = getattr(config, field.name)
         if is_dataclass(value):
-            found += problems(value)
+            found |= problems(value)
             continue
         own = [each for each in getattr(hints[field.name], "__metadata__", ()) if isinstance(each, Bound)]
         for number in value if isinstance(value, tuple) else (value,):
-            if isinstance(number, int | float):
-                bound = next((bound for bound in (Finite, *own) if not bound.holds(number)), None)
-                if bound is not None:
-                    shown = str(number).removesuffix(".0")
-                    found.append(f"--{field.name.replace('_', '-')} {shown} {bound.demand}")
+            broken = [bound for bound in (Finite, *own) if isinstance(number, int | float) and not bound.holds(number)]
+            if broken and field.name not in found:
+                shown = str(number).removesuffix(".0")
+                found[field.name] = f"--{field.name.replace('_', '-')} {shown} {broken[0].demand}"
     return found
+
+
+def mended(config: Any, default: Any, names: Collection[str]) -> Any:
+    """The fields `names` as in `default`: with them out of the way, the others can be checked."""
+    values = {field.name: (getattr(config, field.name), getattr(default, field.name)) for field in fields(config)}
+    groups = {name: mended(*pair, names) for name, pair in values.items() if is_dataclass(pair[0])}
+    return replace(config, **groups, **{name: values[name][1] for name in values.keys() & set(names)})

@@ -71,12 +71,13 @@ def test_small_images_get_small_networks_and_the_reasons_are_told(
     assert (config["method"]["temperature"], config["method"]["lam"], config["method"]["keys"]) == (0.1, 4.0, 5)
 
 
-def test_large_images_take_the_papers_set_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_papers_batch_is_not_made_smaller(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "photos"
     folder.mkdir()
     for i in range(4):
         Image.new("RGB", (100 + i, 90), (i, 0, 0)).save(folder / f"{i}.png")
-    message = mistake(capsys, "pretrain", "jcl", "--data", str(folder), "--out", str(tmp_path / "run"))
+    words = ["--data", str(folder), "--out", str(tmp_path / "run"), "--preset", "paper"]
+    message = mistake(capsys, "pretrain", "jcl", *words)
     assert "--batch-size 512 exceeds the 4 samples" in message  # the paper's batch
 
 
@@ -97,4 +98,4 @@ def test_a_runs_own_config_is_a_config_file(run: Path) -> None:
     words = file_flags(run / "config.json")
     assert words[words.index("--backbone") + 1] == "resnet18"
     assert words[words.index("--max-steps") + 1] == "2"
-    assert "--no-mask-own" in words
+    assert "--mask-own" in words

@@ -38,7 +38,8 @@ def explain(kind: Any, default: Any = NEEDED, *, prog: str, about: str, first: S
         # A group is called by the docstring of its dataclass.
         title = " ".join((members[0].owner.__doc__ or path[-1]).split("\n\n")[0].split()) if path else "Flags"
         groups.append((title.rstrip("."), members))
-    text = [_filled(use, width, others=" " * 7), "", _filled(about, width)]
+    paragraphs = (_filled(" ".join(part.split()), width) for part in about.split("\n\n"))
+    text = [_filled(use, width, others=" " * 7), "", "\n\n".join(paragraphs)]
     for title, members in groups:
         if members:
             text += ["", *([_filled(f"{title}:", width)] if title else []), *_lines(members, width)]

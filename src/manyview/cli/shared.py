@@ -28,7 +28,7 @@ def parsed(kind: type[T], words: list[str], *, command: str = "", about: str = "
         print(explain(kind, prog=prog, about=about or kind.__doc__ or ""))
         raise SystemExit(0)
     found = read(kind, words, prog=prog)
-    refuse([*found.problems, *bounds.problems(found.value), *needs(found.missing, prog, example(command))])
+    refuse([*found.problems, *bounds.problems(found.value).values(), *needs(found.missing, prog, example(command))])
     value: T = found.value
     return value
 

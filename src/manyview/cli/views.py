@@ -65,4 +65,4 @@ def run(words: list[str]) -> None:
         raise SystemExit(0)
     found = read(Views, words, prog="manyview views", shares=True)
     views: Views = found.value
-    views.draw(list(found.left), [*found.problems, *bounds.problems(views)])
+    views.draw(list(found.left), [*found.problems, *bounds.problems(views).values()])

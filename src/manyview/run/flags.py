@@ -72,15 +72,17 @@ def parse_run(
         default, whose = described(method, asked, *blank)
         print(explain(kind, default, prog=prog, about=f"{method.Config.__doc__} {whose}", first=MOST_USED))
         raise SystemExit(0)
-    found = read(kind, words, presets.paper(method, *blank), prog=prog)
-    config: AnyConfig = found.value
+    paper = presets.paper(method, *blank)
+    found = read(kind, words, paper, prog=prog)
+    broken = bounds.problems(found.value)
+    config: AnyConfig = bounds.mended(found.value, paper, broken)
     example = f"{prog} --data scenes{f' --out runs/{method.name}' if 'pretrain' in prog else ''}"
     from manyview.run.conflicts import conflicts  # which imports timm
 
     refuse(
         [
             *found.problems,
-            *bounds.problems(config),
+            *broken.values(),
             *needs(found.missing, prog, example),
             *conflicts(method, config, found.given, lambda: opening(method, config)),
             *checks(config),
