@@ -54,7 +54,7 @@ def place(trained: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_loop_computes_what_pretrain_does(place: Path) -> None:
-    few = ["--data", "scenes:128", "--max-steps", "2", "--contrast-every", "0"]
+    few = ["--data", "scenes:128", "--max-steps", "2", "--contrast-every", "0", "--queue-size", "16", "--no-mask-own"]
     assert main(["pretrain", "jcl", *few, "--out", "run"]) == 0
     theirs, ours = (load_file(name) for name in ("run/encoder.safetensors", "mine.safetensors"))
     assert theirs.keys() == ours.keys()

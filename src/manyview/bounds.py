@@ -52,6 +52,8 @@ def problems(config: Any) -> dict[str, str]:
 
 def mended(config: Any, default: Any, names: Collection[str]) -> Any:
     """The fields `names` as in `default`: with them out of the way, the others can be checked."""
-    values = {field.name: (getattr(config, field.name), getattr(default, field.name)) for field in fields(config)}
-    groups = {name: mended(*pair, names) for name, pair in values.items() if is_dataclass(pair[0])}
-    return replace(config, **groups, **{name: values[name][1] for name in values.keys() & set(names)})
+    values = {}
+    for name in (field.name for field in fields(config)):
+        value, usual = getattr(config, name), getattr(default, name)
+        values[name] = mended(value, usual, names) if is_dataclass(value) else usual if name in names else value
+    return replace(config, **values)

@@ -85,7 +85,7 @@ class Registry(Generic[T]):
             kind = entry_points(self.group)[name].load()
         else:
             known = self.described()
-            raise UserError(f"no {noun} {name!r}{meant(name, known)}: choose one of {', '.join(known)}")
+            raise UserError(f"no {noun} {name!r}: choose one of {', '.join(known)}{meant(name, known)}")
         module, _, base = self.base.partition(".")
         parent = getattr(importlib.import_module(f"{self.package}.{module}"), base)
         if not (isinstance(kind, type) and issubclass(kind, parent) and getattr(kind, "name", None) == name):

@@ -147,12 +147,12 @@ def test_what_cannot_be_compared_is_said_in_words(tmp_path: Path) -> None:
     empty.mkdir()
     for against, words in (
         (tmp_path / "none", "--against: .*none does not exist"),
-        (empty, "--against: .*holds no encoder.safetensors: a run writes it at its end"),
+        (empty, "--against: .*holds no encoder.safetensors and no checkpoint"),
         (run / "config.json", "--against: "),
         (run, "is the encoder of .* itself: name another run"),
         (run / "encoder.safetensors", "itself: name another run"),
     ):
         with pytest.raises(UserError, match=words):
             beside(run, against, Tinted())
-    with pytest.raises(UserError, match="finish it with `manyview resume"):
+    with pytest.raises(UserError, match=r"holds no encoder.safetensors and no checkpoint"):
         beside(empty, run, Tinted())

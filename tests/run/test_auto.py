@@ -10,11 +10,12 @@ from manyview.data.source import Arrays
 from manyview.errors import UserError
 from manyview.methods import described, find
 from manyview.run import presets
-from manyview.run.auto import Machine, activations, automatic, looks_every, power_of_two
+from manyview.run.auto import Machine, activations, automatic, power_of_two
 from manyview.run.build import build, check_division
 from manyview.run.choices import AS_ASKED
 from manyview.run.duration import in_words, seconds
 from manyview.run.flags import parse_run
+from manyview.run.pace import contrast_every
 
 LAPTOP, WORKSTATION = Machine(cores=8), Machine(cores=32, gpu=24e9, bf16=True)
 
@@ -131,8 +132,8 @@ def test_activations_are_those_that_hooks_count_on_real_tensors() -> None:
 
 
 def test_looks_cost_little() -> None:
-    assert looks_every(1000, 10, 1, 10_000) == 100  # one, in the last step
-    assert looks_every(1_000_000, 1000, 64 * 6, 10_000) == 1
+    assert contrast_every(1000, 10, 1, 10_000) == 100  # one, in the last step
+    assert contrast_every(1_000_000, 1000, 64 * 6, 10_000) == 1
     assert [power_of_two(most) for most in (1, 2, 3, 63, 64)] == [1, 2, 2, 32, 64]
 
 

@@ -39,7 +39,7 @@ def main(argv: list[str] | None = None) -> int:
             import_module(f"{__name__}.{words[0]}").run(words[1:])
         else:
             close, known = meant(words[0], COMMANDS), ", ".join(COMMANDS)
-            raise UserError(f"no command {words[0]!r}{close}: choose one of {known} (`manyview --help`)")
+            raise UserError(f"no command {words[0]!r}: choose one of {known}{close}")
     except UserError as error:
         rank = os.environ.get("RANK", "0")
         for line in str(error).splitlines():

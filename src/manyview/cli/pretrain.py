@@ -17,9 +17,9 @@ def run(words: list[str]) -> None:
     from manyview.run.flags import parse_run
 
     with ranks():
-        config, source, reasons = parse_run(method, words[1:])
+        config, source, weights, reasons = parse_run(method, words[1:])
         from manyview.run.pretrain import pretrain
 
-        directory = pretrain(method, config, source, console, reasons=reasons, began=began)
+        directory = pretrain(method, config, source, console, weights=weights, reasons=reasons, began=began)
         if directory is not None:
             console.print(f"report: {directory / 'report.html'}", soft_wrap=True)

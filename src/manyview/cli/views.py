@@ -37,7 +37,7 @@ class Views:
         from manyview.views import picture, png
 
         method = find(self.method)
-        config, source, _ = parse_run(
+        config, source, *_ = parse_run(
             method,
             [*flags, "--out", str(self.out)],
             prog=f"manyview views --method {method.name}",

@@ -63,6 +63,13 @@ def is_known(name: str) -> bool:
     return name in OWN or bool(timm.is_model(name))
 
 
+def is_resnet(name: str) -> bool:
+    """Whether it is one of timm's ResNets, whose first layers can be replaced."""
+    import timm
+
+    return name not in OWN and bool(timm.models.is_model_in_modules(name, ["resnet"]))
+
+
 def takes_any_size(name: str) -> bool:
     """Whether the network takes images of other sizes than the one that it was built for."""
     if name in OWN:
@@ -92,7 +99,7 @@ def _from_timm(name: str, image_size: int | None, in_channels: int) -> nn.Module
     if in_channels != 3:
         asked["in_chans"] = in_channels
     # The papers train torchvision's ResNets, whose residual branches do not start at zero.
-    start: dict[str, Any] = {"zero_init_last": False} if timm.models.is_model_in_modules(name, ["resnet"]) else {}
+    start: dict[str, Any] = {"zero_init_last": False} if is_resnet(name) else {}
     try:
         network: nn.Module = timm.create_model(name, pretrained=False, num_classes=0, **asked, **start)
     except (AssertionError, RuntimeError, TypeError, ValueError) as error:

@@ -123,8 +123,8 @@ class Training(Job):
             shutil.rmtree(run, ignore_errors=True)  # it ended before its first checkpoint
             method = find(self.words[0])
             own = ["--data", setting.train, "--out", str(run), "--device", setting.device]
-            config, source, _ = parse_run(method, [*self.words[1:], *own, "--workers", str(setting.workers)])
-            pretrain(method, config, source, console)
+            config, source, weights, _ = parse_run(method, [*self.words[1:], *own, "--workers", str(setting.workers)])
+            pretrain(method, config, source, console, weights=weights)
             return
         method, config = saved_config(run)
         stored = {name: value for name, (value, _) in of_config(method.name, config).items()}

@@ -15,9 +15,10 @@ from manyview.config import AnyConfig
 from manyview.data import Source
 from manyview.data.subsets import counts_in_words
 from manyview.methods.base import Method
+from manyview.run import pace
 from manyview.run.build import Training
 from manyview.run.duration import in_words
-from manyview.run.trial import Trial, disk, looks
+from manyview.run.trial import Trial, disk
 
 LR_RULES = {"none": "", "linear": " × batch/256", "sqrt": " × √(batch/256)"}
 
@@ -60,7 +61,9 @@ def announce(
     if training.contrast is not None:
         table.add_row("contrast", f"measured on {len(training.contrast)} images of {training.contrast.name}")
     if trial is not None:
-        expected = trial.total(training.steps, looks(config.run, training.steps, training.steps_per_epoch))
+        expected = trial.total(
+            training.steps, pace.looked_at(config, training.steps, training.steps_per_epoch, len(source))
+        )
         table.add_row("time", f"about {in_words(expected)}; {trial.step:.2g} s a step, measured just now")
     table.add_row("disk", f"about {disk(config, training) / 1e6:,.0f} MB in {config.run.out}")
     table.add_row("preset", f"{config.run.preset} (--preset)")

@@ -10,7 +10,8 @@ from manyview import bounds, distributed
 from manyview.config import AnyConfig, ViewConfig
 from manyview.data import Source
 from manyview.diagnose.monitor import ContrastMonitor
-from manyview.encoders import Encoder, Weights, build_encoder, initialise
+from manyview.encoders import Card, Encoder, Weights, build_encoder, initialise
+from manyview.encoders.features import card_of
 from manyview.errors import UserError
 from manyview.fields import IMAGE
 from manyview.methods.base import Method
@@ -36,6 +37,11 @@ class Training:
     steps_per_epoch: int
     knn: tuple[Source, Source] | None  # training and test samples of the kNN during the run
     contrast: ContrastMonitor | None
+
+    @property
+    def card(self) -> Card:
+        """Of the encoder, as files hold it."""
+        return card_of(self.method.encoder, self.augment.size, self.augment.mean, self.augment.std)
 
 
 def build(

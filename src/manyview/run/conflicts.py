@@ -8,9 +8,11 @@ from manyview.config import AnyConfig
 from manyview.data import Camera, absent
 from manyview.data.scenes import Scenes
 from manyview.encoders import build_encoder
+from manyview.encoders.weights import TIMM
 from manyview.errors import UserError, complaints
 from manyview.methods.base import Method
 from manyview.run import presets
+from manyview.run.adaptation import given_weights
 from manyview.run.build import build_augment
 from manyview.run.device import pick_device
 from manyview.run.duration import seconds
@@ -25,7 +27,7 @@ def conflicts(
 ) -> list[str]:
     """What is wrong with the flags together, and with the places and networks that they name. Defaults depend on the
     data, so that only what is `given` counts."""
-    run, data = config.run, config.data
+    run, data, init = config.run, config.data, config.encoder.init
 
     def time() -> None:
         if run.time is not None:
@@ -46,6 +48,7 @@ def conflicts(
         lambda: Camera.of(data),
         lambda: build_augment(method, config),
         lambda: "data" in given and absent(data.data) and opening(),
+        lambda: init not in (None, TIMM) and absent(init) and given_weights(config, given, ""),
         lambda: run.contrast_data is not None and absent(run.contrast_data) and contrast_samples(config, Scenes(1)),
     ]
     return complaints(*checks, *([network] if "backbone" in given else []))

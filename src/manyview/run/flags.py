@@ -4,6 +4,7 @@ import argparse
 import json
 import tomllib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -13,10 +14,13 @@ from manyview.config import AnyConfig, Config, DataConfig, RunConfig
 from manyview.data import Camera, Source, fewer, imbalanced, open_source
 from manyview.data.missing import Incomplete
 from manyview.data.scenes import Scenes
+from manyview.encoders import Weights
 from manyview.errors import UserError, naming, refuse
 from manyview.methods.base import Method
 from manyview.run import presets
-from manyview.run.auto import Machine, automatic
+from manyview.run.adaptation import adapted, given_weights
+from manyview.run.auto import Machine, automatic, usual
+from manyview.run.choices import Choices
 from manyview.run.files import RENAMED
 
 MOST_USED = (
@@ -30,6 +34,8 @@ class Parsed(NamedTuple):
 
     config: AnyConfig
     source: Source
+    weights: Weights | None
+    """What the encoder starts from, if not from random weights."""
     reasons: Mapping[str, str]
     """Why the settings that follow the images and the machine have their values, by name."""
 
@@ -79,23 +85,31 @@ def parse_run(
     example = f"{prog} --data scenes{f' --out runs/{method.name}' if 'pretrain' in prog else ''}"
     from manyview.run.conflicts import conflicts  # which imports timm
 
+    given, views = found.given, method.view_count(config.method)
     refuse(
         [
             *found.problems,
             *broken.values(),
             *needs(found.missing, prog, example),
-            *conflicts(method, config, found.given, lambda: opening(method, config)),
+            *conflicts(method, config, given, lambda: opening(method, config)),
             *checks(config),
         ]
     )
+    machine = Machine.here(config.run.device)
+    weights = given_weights(config, given, usual(machine))
     source = opening(method, config)
+    card = None if weights is None else weights.card
     reasons: Mapping[str, str] = {}
     if asked == "auto":
-        default, reasons = automatic(method, config, found.given, source, Machine.here(config.run.device))
+        default, reasons = automatic(method, config, given, source, machine, card)
     else:
-        default = presets.named(asked, method, *blank, source, views=method.view_count(config.method))
-    config = read(kind, words, default, prog=prog).value
-    return Parsed(presets.at_equal_cost(method, config), source, reasons)
+        default = presets.named(asked, method, *blank, source, views=views)
+        if card is not None:
+            default, reasons = adapted(Choices(default, config, given), card, source, views)
+    config = presets.at_equal_cost(method, read(kind, words, default, prog=prog).value)
+    if weights is not None:  # with the tag of timm's default weights, which may change
+        config = replace(config, encoder=replace(config.encoder, init=weights.name))
+    return Parsed(config, source, weights, reasons)
 
 
 def described(method: type[Method], asked: str, run: RunConfig, data: DataConfig) -> tuple[AnyConfig, str]:

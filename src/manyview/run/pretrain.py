@@ -1,5 +1,6 @@
 """A whole run: training, logs, checkpoints, snapshots, the encoder and the report."""
 
+import copy
 import json
 import signal
 import time
@@ -18,7 +19,8 @@ from manyview.atomic import replacing
 from manyview.config import AnyConfig, plain
 from manyview.data import Loader, Source
 from manyview.diagnose.monitor import ContrastMonitor
-from manyview.encoders import FrozenEncoder, load, random_like, save_backbone
+from manyview.encoders import FrozenEncoder, Weights, load, random_like
+from manyview.encoders.files import card_as_text, write
 from manyview.errors import Stopped, UserError
 from manyview.evaluate.knn import knn_accuracy
 from manyview.methods.base import Method
@@ -26,10 +28,11 @@ from manyview.report import beside, collect, write_report
 from manyview.run import checkpoint, snapshots
 from manyview.run.announce import announce, environment
 from manyview.run.build import Training, build
-from manyview.run.files import CHECKPOINTS, CONFIG, ENCODER, METRICS, UNREADABLE, fingerprint, kept, read_config
+from manyview.run.files import CHECKPOINTS, CONFIG, ENCODER, METRICS, START, UNREADABLE, fingerprint, kept, read_config
 from manyview.run.log import Log
 from manyview.run.saved import read_settings, saved_config
 from manyview.run.signals import deferred_signals
+from manyview.run.start import LOOKS, Watch, told
 from manyview.run.trial import planned
 from manyview.run.unreadable import UnreadableList
 from manyview.train import NotFinite, Taken, read, train
@@ -48,11 +51,12 @@ def pretrain(
     source: Source,
     console: Console,
     *,
+    weights: Weights | None = None,
     reasons: Mapping[str, str] = MappingProxyType({}),
     began: float | None = None,
 ) -> Path | None:
-    """Trains in a new directory to the end. A run that `torchrun` restarts continues. A dry run ends before it writes
-    anything. `reasons` are told beside the settings, --time counts from `began`."""
+    """Trains in a new directory to the end, from `weights` if there are any. A run that `torchrun` restarts continues.
+    A dry run ends before it writes anything. `reasons` are told beside the settings, --time counts from `began`."""
     run = config.run.out
     writes = distributed.rank() == 0
     # Only rank 0 looks: when another rank would, rank 0 might already have written to the directory.
@@ -66,7 +70,7 @@ def pretrain(
     # All that can fail comes before anything is written: a wrong flag leaves nothing behind.
     asked = config.run.time
     config, trial = planned(kind, config, source, reasons, time.perf_counter() if began is None else began)
-    training = build(kind, config, source)
+    training = build(kind, config, source, weights=weights)
     if config.run.dry_run:
         announce(kind, config, source, training, console, reasons, trial)
         return None
@@ -80,6 +84,7 @@ def pretrain(
             "config": plain(config),
             "data": source.describe(),
             "contrast": None if training.contrast is None else training.contrast.describe(),
+            "start": None if weights is None else begin(weights, config, training, console),
             "environment": environment(training.device),
         }
         with replacing(run / CONFIG) as file:
@@ -87,6 +92,8 @@ def pretrain(
         announce(kind, config, source, training, console, reasons, trial)
         if config.run.snapshots:
             snapshots.save(run, 0, training.method.encoder)
+        if weights is not None:
+            write(run / START, training.method.encoder.backbone.state_dict(), training.card)
         save(run, config, training, step=0)
     return finish(run, config, source, training, start=0, console=console)
 
@@ -143,6 +150,7 @@ def finish(run: Path, config: AnyConfig, source: Source, training: Training, *, 
     )
     waits = waits_for(training.device)
     unreadable = UnreadableList(source, run / UNREADABLE)
+    watch = Watch(run, config, training)
     with ExitStack() as stack:
         pending = stack.enter_context(deferred_signals())  # first, so that the log is closed before signals act again
         log = Log(run, console, start=start, steps=training.steps, every=config.run.log_every) if writes else None
@@ -183,6 +191,8 @@ def finish(run: Path, config: AnyConfig, source: Source, training: Training, *, 
                     if log is not None:
                         extra = measured(*looks, config, training) if each is taken else {}
                         log.write(each.step, {"epoch": (each.step + 1) / training.steps_per_epoch, **metrics, **extra})
+                        if warning := watch(extra):
+                            console.print(f"step {done}: {warning}", style="yellow", soft_wrap=True)
                 unread.clear()
                 if log is not None:
                     if done in wanted:  # before the checkpoint: a run resumed from it would not save this one
@@ -207,13 +217,7 @@ def finish(run: Path, config: AnyConfig, source: Source, training: Training, *, 
                 f"{', with --precision bf16' * (config.optim.precision == 'fp16')}, or with --clip-grad 1"
             ) from error
     if writes:
-        save_backbone(
-            run / ENCODER,
-            training.method.encoder,
-            image_size=config.views.image_size,
-            mean=training.augment.mean,
-            std=training.augment.std,
-        )
+        write(run / ENCODER, training.method.encoder.backbone.state_dict(), training.card)
         report(run, source, training.augment, console)
     return run
 
@@ -224,21 +228,33 @@ def waits_for(device: torch.device) -> bool:
 
 
 def due(done: int, config: AnyConfig, training: Training) -> tuple[bool, bool]:
-    """Whether kNN accuracy and contrast are measured after `done` steps. Contrast is always measured after the last."""
+    """Whether kNN accuracy and contrast are measured after `done` steps. After the last they always are."""
     epoch, run = training.steps_per_epoch, config.run
-    knn = bool(run.knn_every) and done % (run.knn_every * epoch) == 0
-    return knn, bool(run.contrast_every) and (done % (run.contrast_every * epoch) == 0 or done == training.steps)
+    knn, contrast = (
+        bool(every) and (done % (every * epoch) == 0 or done == training.steps)
+        for every in (run.knn_every, run.contrast_every)
+    )
+    return knn, contrast
 
 
 def measured(knn: bool, contrast: bool, config: AnyConfig, training: Training) -> dict[str, float]:
-    encoder, augment, values = training.method.encoder, training.augment, dict[str, float]()
+    encoder, values = training.method.encoder, dict[str, float]()
     if knn and training.knn is not None:
-        size = config.views.image_size
-        frozen = FrozenEncoder.of(encoder, image_size=size, mean=augment.mean, std=augment.std)
+        frozen = FrozenEncoder(copy.deepcopy(encoder.backbone), training.card)
         values["knn"] = knn_accuracy(frozen, *training.knn, workers=config.data.workers)
     if contrast and training.contrast is not None:
         values |= training.contrast(encoder)
     return values
+
+
+def begin(weights: Weights, config: AnyConfig, training: Training, console: Console) -> dict[str, Any]:
+    """What the run starts from, measured as it will be after training."""
+    with console.status(f"measuring {weights.name} before the first step"):
+        values = measured(True, True, config, training)
+    found = {name: values[name] for name in LOOKS if name in values}
+    words = ", ".join(told(name, found) for name in found) or "nothing is measured of its features"
+    console.print(f"starting from {weights.name}: {words}", soft_wrap=True)
+    return {"weights": weights.name, **found}
 
 
 def report(
@@ -260,6 +276,7 @@ def report(
 def save(run: Path, config: AnyConfig, training: Training, *, step: int) -> None:
     state = {
         "step": step,
+        "card": card_as_text(training.card),
         "method": training.method.state_dict(),
         "optimizer": training.optimizer.state_dict(),
         "scaler": training.scaler.state_dict(),
