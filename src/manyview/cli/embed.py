@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from manyview.arguments import Called, Positional
 from manyview.bounds import NotNegative, Positive
-from manyview.cli.shared import console, names, opened, parsed
+from manyview.cli.shared import console, names, opened, parsed, use_threads
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,8 @@ class Embed:
     """Processes that read and decode. `auto`: 0 for packed sets, else one per processor."""
     device: str = "auto"
     """cpu, cuda, …"""
+    threads: Annotated[int | None, Positive] = None
+    """Threads that compute. Default: one per core."""
 
     def __call__(self) -> None:
         from manyview.encoders import load
@@ -41,6 +43,7 @@ class Embed:
         from manyview.evaluate.split import camera_of
         from manyview.run.device import pick_device
 
+        use_threads(self.threads)
         encoder = load(self.run)
         if self.view is not None:
             encoder = encoder.only(names(self.view))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
 
 from manyview.arguments import Called, Positional, asked_for_help
 from manyview.bounds import NotNegative, Positive
-from manyview.cli.shared import console, first_word, listed, names, parsed
+from manyview.cli.shared import console, first_word, listed, names, parsed, use_threads
 from manyview.evaluate import described, find
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ class Args(Generic[P]):
     """Processes that read and decode. `auto`: 0 for packed sets, else one per processor."""
     device: str = "auto"
     """cpu, cuda, …"""
+    threads: Annotated[int | None, Positive] = None
+    """Threads that compute. Default: one per core."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,7 @@ def run(words: list[str]) -> None:
     from manyview.evaluate.split import camera_of
     from manyview.run.device import pick_device
 
+    use_threads(args.threads)
     records = evaluate(
         args.run,
         args.protocol,

@@ -3,7 +3,8 @@
 import time
 
 from manyview.arguments import asked_for_help
-from manyview.cli.shared import console, first_word, listed, ranks
+from manyview.cli.shared import console, first_word, listed, ranks, use_threads
+from manyview.errors import complaints
 from manyview.methods import described, find
 
 
@@ -15,9 +16,13 @@ def run(words: list[str]) -> None:
         return
     method = find(first_word("pretrain", "method", words))
     from manyview.run.flags import parse_run
+    from manyview.run.place import place_for
 
     with ranks():
-        config, source, weights, reasons = parse_run(method, words[1:])
+        config, source, weights, reasons = parse_run(
+            method, words[1:], checks=lambda config: complaints(lambda: place_for(config.run.out))
+        )
+        use_threads(config.run.threads)
         from manyview.run.pretrain import pretrain
 
         directory = pretrain(method, config, source, console, weights=weights, reasons=reasons, began=began)

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Annotated
 
 from manyview.arguments import Positional
-from manyview.cli.shared import console, parsed
+from manyview.bounds import Positive
+from manyview.cli.shared import console, parsed, use_threads
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,8 @@ class Report:
     """The data, if it has moved."""
     against: Path | None = None
     """Another run directory or encoder file. Its nearest neighbours are shown beside those of the run."""
+    threads: Annotated[int | None, Positive] = None
+    """Threads that compute. Default: one per core."""
 
     def __call__(self) -> None:
         from manyview.run.build import build_augment
@@ -25,6 +28,7 @@ class Report:
         from manyview.run.pretrain import report
         from manyview.run.saved import saved_config
 
+        use_threads(self.threads)
         method, config = saved_config(self.run)
         source = open_training(method, replace(config, data=replace(config.data, data=self.data or config.data.data)))
         page = report(self.run, source, build_augment(method, config), console, against=self.against)

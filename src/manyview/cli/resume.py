@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from manyview.arguments import Positional
-from manyview.bounds import NotNegative
-from manyview.cli.shared import console, parsed, ranks
+from manyview.bounds import NotNegative, Positive
+from manyview.cli.shared import console, parsed, ranks, use_threads
 
 
 @dataclass(frozen=True)
@@ -21,14 +21,22 @@ class Resume:
     """Processes that read and decode. Default: as the run was started."""
     device: str | None = None
     """cpu, cuda, …"""
+    threads: Annotated[int | None, Positive] = None
+    """Threads that compute. Default: as the run was started."""
 
     def __call__(self) -> None:
+        from manyview.run.files import ENCODER, PAGE, finished
         from manyview.run.flags import open_training
         from manyview.run.pretrain import resume
         from manyview.run.saved import saved_config
 
         with ranks():
             method, config = saved_config(self.run)
+            if finished(self.run):
+                where = f"its encoder is {self.run / ENCODER}, its page {self.run / PAGE}"
+                console.print(f"{self.run} is already finished: {where}", soft_wrap=True)
+                return
+            use_threads(self.threads or config.run.threads)
             moved = {name: value for name in ("data", "workers") if (value := getattr(self, name)) is not None}
             device = config.run.device if self.device is None else self.device
             config = replace(config, data=replace(config.data, **moved), run=replace(config.run, device=device))

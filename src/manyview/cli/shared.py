@@ -61,6 +61,13 @@ def names(text: str | None) -> list[str]:
     return [] if text is None else list(dict.fromkeys(name.strip() for name in text.split(",")))
 
 
+def use_threads(count: int | None) -> None:
+    if count is not None:
+        import torch
+
+        torch.set_num_threads(count)
+
+
 @contextmanager
 def ranks() -> Iterator[None]:
     """Connects the processes of a `torchrun`. Only rank 0 prints."""

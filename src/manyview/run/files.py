@@ -46,6 +46,11 @@ def fingerprint(run: Path, of: str) -> str:
     return found
 
 
+def finished(run: Path) -> bool:
+    """Whether nothing is left to do: the page is written last."""
+    return (run / ENCODER).exists() and (run / PAGE).exists()
+
+
 def kept(directory: Path) -> list[Path]:
     """All checkpoints, from the oldest to the newest."""
     return sorted(directory.glob("step-*.pt"))

@@ -92,7 +92,7 @@ def parse_run(
             *broken.values(),
             *needs(found.missing, prog, example),
             *conflicts(method, config, given, lambda: opening(method, config)),
-            *checks(config),
+            *([] if found.missing else checks(config)),
         ]
     )
     machine = Machine.here(config.run.device)

@@ -30,6 +30,7 @@ from manyview.run.announce import announce, environment
 from manyview.run.build import Training, build
 from manyview.run.files import CHECKPOINTS, CONFIG, ENCODER, METRICS, START, UNREADABLE, fingerprint, kept, read_config
 from manyview.run.log import Log
+from manyview.run.place import place_for
 from manyview.run.saved import read_settings, saved_config
 from manyview.run.signals import deferred_signals
 from manyview.run.start import LOOKS, Watch, told
@@ -41,7 +42,7 @@ from manyview.views import Augment
 # These may change when a run is resumed: they decide where and how fast it runs, not what it computes.
 FREE = {
     *("out", "config", "preset", "time", "dry_run", "device", "compile", "checkpoint_every", "keep", "log_every"),
-    *("data", "workers"),
+    *("data", "workers", "threads"),
 }
 
 
@@ -59,14 +60,11 @@ def pretrain(
     A dry run ends before it writes anything. `reasons` are told beside the settings, --time counts from `began`."""
     run = config.run.out
     writes = distributed.rank() == 0
-    # Only rank 0 looks: when another rank would, rank 0 might already have written to the directory.
-    ours = distributed.anyone(writes and begun_by_this_launch(run))
+    ours = place_for(run)
     if ours and distributed.anyone(writes and bool(kept(run / CHECKPOINTS))):
         if config.run.time is not None:  # for which the first start has fixed the steps
             _, config = saved_config(run)
         return resume(run, kind, config, source, console)
-    if not ours and distributed.anyone(writes and run.exists() and (not run.is_dir() or any(run.iterdir()))):
-        raise UserError(f"--out {run} is not empty: continue with `manyview resume {run}`, or name a new directory")
     # All that can fail comes before anything is written: a wrong flag leaves nothing behind.
     asked = config.run.time
     config, trial = planned(kind, config, source, reasons, time.perf_counter() if began is None else began)
@@ -96,12 +94,6 @@ def pretrain(
             write(run / START, training.method.encoder.backbone.state_dict(), training.card)
         save(run, config, training, step=0)
     return finish(run, config, source, training, start=0, console=console)
-
-
-def begun_by_this_launch(run: Path) -> bool:
-    """Whether the `torchrun` of this process made the directory: then it holds no other run."""
-    here = distributed.launch()
-    return here is not None and (run / CONFIG).exists() and read_config(run).get("launch") == here
 
 
 def resume(run: Path, kind: type[Method], config: AnyConfig, source: Source, console: Console) -> Path:
