@@ -35,6 +35,15 @@ def test_what_explains_itself_imports_no_torch(words: list[str]) -> None:
     assert not found & {"torch", "numpy", *SLOW}
 
 
+def test_the_package_imports_its_rooms_when_they_are_used() -> None:
+    program = "import sys, manyview; dir(manyview); print(*sys.modules); manyview.objectives.jcl; print(*sys.modules)"
+    output = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True).stdout
+    before, after = (set(line.split()) for line in output.splitlines())
+    assert "torch" not in before
+    assert {"torch", "manyview.objectives"} <= after
+    assert not after & {"timm", "manyview.encoders"}
+
+
 @pytest.mark.parametrize("command", ["resume", "embed", "export", "report", "diagnose", "views", "pack", "reproduce"])
 def test_the_flags_of_a_command_import_no_torch(command: str) -> None:
     assert not imported(command, "--help") & {"torch", "numpy", *SLOW}

@@ -8,7 +8,7 @@ from typing import Annotated
 from manyview import bounds
 from manyview.arguments import asked_for_help, explain, read
 from manyview.bounds import Positive
-from manyview.cli.shared import console, missing_from
+from manyview.cli.shared import console, missing_from, use_threads
 from manyview.errors import UserError
 
 
@@ -43,6 +43,7 @@ class Views:
             prog=f"manyview views --method {method.name}",
             checks=lambda _: problems,
         )
+        use_threads(config.run.threads)
         augment = build_augment(method, config)
         order = counter.permutation(len(source), config.run.seed).tolist()
         shown = dict(islice(readable(source, order), self.samples))
