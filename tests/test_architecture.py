@@ -11,7 +11,18 @@ import manyview
 
 ROOT = Path(manyview.__file__).parent
 # For everyone:
-LEAVES = {"allocator", "atomic", "bounds", "counter", "errors", "precision", "registry", "run.files", "fields"}
+LEAVES = {
+    "allocator",
+    "atomic",
+    "bounds",
+    "counter",
+    "errors",
+    "precision",
+    "registry",
+    "run.files",
+    "fields",
+    "pixels",
+}
 SENSES = {"objectives", "views", "encoders", "data", "distributed"}
 METHODS = SENSES | {"config", "methods", "negatives"}
 READERS = {"evaluate", "diagnose", "report"}  # of runs

@@ -7,6 +7,8 @@ from typing import Any, get_type_hints
 
 from manyview.errors import refuse
 
+MOST_CHANNELS = 1024  # of an image
+
 
 @dataclass(frozen=True)
 class Bound:
@@ -24,6 +26,7 @@ PositiveShare = Bound(lambda value: 0 < value <= 1, "must lie above 0 and be at 
 ShareBelowOne = Bound(lambda value: 0 <= value < 1, "must be at least 0 and less than 1")
 Several = Bound(lambda value: value >= 2, "leaves a query without a positive: use 2 or more")
 Seed = Bound(lambda value: 0 <= value < 2**63, "must lie between 0 and 2**63 - 1")
+Channels = Bound(lambda value: 1 <= value <= MOST_CHANNELS, f"must lie between 1 and {MOST_CHANNELS}")
 Finite = Bound(lambda value: -math.inf < value < math.inf, "must be a finite number")
 
 

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from manyview.bounds import AtLeastOne, NotNegative, Positive, PositiveShare, Seed, Share, ShareBelowOne
+from manyview.bounds import AtLeastOne, Channels, NotNegative, Positive, PositiveShare, Seed, Share, ShareBelowOne
 from manyview.encoders import EncoderConfig
 
 Precision = Literal["float32", "bf16", "fp16", "float64"]
@@ -86,6 +86,12 @@ class DataConfig:
     intrinsics: str | None = None
     """Camera intrinsics fx,fy,cx,cy in pixels, for normals computed from depth. Default: Kinect's, scaled to the
     images."""
+    channels: Annotated[int, Channels] = 3
+    """Channels of the images: 1 for grey, 4 and more for satellite and microscopy images. Grey images are repeated for
+    3, colours give their luma for 1. Pages of a TIFF with one channel each are channels if there are so many."""
+    value_range: tuple[float, float] | None = None
+    """LOW HIGH: the values of image files that are black and white, such as 0 4095 for 12 bits. Default: 0 and 255 for
+    8 bits, 0 and 65535 for more, 0 and 1 for floating-point numbers."""
     workers: Annotated[int | Literal["auto"], NotNegative] = "auto"
     """Processes that read and decode. 0: read in the main process. `auto`: 0 for packed sets, else one per
     processor."""

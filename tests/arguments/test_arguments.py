@@ -27,6 +27,8 @@ class Group:
     workers: int | Literal["auto"] = "auto"
     limit: int | None = None
     """Limit. Default: none."""
+    scale: tuple[float, float] | None = None
+    logs: tuple[Literal["file", "board"], ...] = ()
 
     def __post_init__(self) -> None:
         if self.kind == "step" and not self.milestones:
@@ -68,8 +70,9 @@ def said(*words: str, kind: Any = Simple, default: Any = NEEDED, shares: bool = 
 
 def test_words_become_values_of_the_kinds_of_the_fields() -> None:
     words = "x/y --data=a=b --rate 1e-3 --milestones 0.1 0.2 --workers 2 --no-random --dry --limit 7 --note None"
+    words += " --scale 0 1 --logs file board"
     found = read(Command[Group], words.split(), prog="try")
-    group = Group(0.001, (0.1, 0.2), workers=2, limit=7)
+    group = Group(0.001, (0.1, 0.2), workers=2, limit=7, scale=(0.0, 1.0), logs=("file", "board"))
     # Fields of one name in two groups are one flag; the groups of a run have none.
     assert (found.problems, found.missing, found.left) == ((), (), ())
     assert found.value.run == Path("x/y")
@@ -108,9 +111,12 @@ def test_defaults_are_those_of_an_instance() -> None:
         ("--rate a", ["--rate a must be a number, such as 0.3"]),
         ("--rate", ["--rate has no value: it must be a number"]),
         ("--rate --fast", ["--rate has no value: it must be a number"]),
-        ("--milestones 1 b", ["--milestones 1 b must be numbers with spaces between them"]),
+        ("--milestones 1 b", ["--milestones 1 b must be values with spaces between, each a number"]),
         ("--kind cosin", ["--kind cosin must be cosine or step (did you mean cosine?)"]),
         ("--workers many", ["--workers many must be a whole number or auto"]),
+        ("--scale 1", ["--scale 1 must be 2 values, each a number"]),
+        ("--scale 1 2 3", ["'3' belongs to no flag"]),
+        ("--logs file bord", ["--logs file bord must be values with spaces between, each file or board"]),
         ("--limit x", ["--limit x must be a whole number"]),
         ("--fast=yes", ["--fast=yes has a value, but --fast stands alone: leave the value out"]),
         ("--dim a --rat 3 --kind x", ["--dim-size a must", "--rat is no flag", "--kind x must be cosine or step"]),
@@ -162,6 +168,7 @@ def test_help_is_as_wide_as_the_terminal(width: int, monkeypatch: pytest.MonkeyP
     assert "--rate NUMBER Rate of something. (default: 0.3)" in flat
     assert "--milestones NUMBER … (default: 0.5 0.75)" in flat
     assert "--workers N|auto (default: auto)" in flat
-    assert "--limit N Limit. Default: none. --dim-size N Size. (default: 128)" in flat
+    assert "--limit N Limit. Default: none. --scale NUMBER NUMBER --logs file|board … (default: none)" in flat
+    assert "--dim-size N Size. (default: 128)" in flat
     assert "--[no-]random Also this. (default: yes)" in flat
     assert "--data TEXT The data. (needed)" in flat

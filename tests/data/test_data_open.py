@@ -10,7 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
-from manyview.data import Folder, NoTestSplit, Packed, Source, Tar, open_source, pack
+from manyview.data import Folder, NoTestSplit, Packed, Source, Tar, decoding, open_source, pack
 from manyview.data import folder as folder_module
 from manyview.errors import UserError
 
@@ -80,8 +80,8 @@ def test_changed_images_are_packed_again(tmp_path: Path) -> None:
 def test_a_change_of_the_code_that_makes_the_pixels_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = photos(tmp_path / "photos")
     open_source(str(root))
-    decode: Callable[..., torch.Tensor] = folder_module.decode
-    monkeypatch.setattr(folder_module, "decode", lambda file: decode(file) + 1)
+    decode: Callable[..., torch.Tensor] = decoding.decode
+    monkeypatch.setattr(folder_module, "decode", lambda *how: decode(*how) + 1)
     assert open_source(str(root)).read(0)["image"][0, 0, 0] == 1
 
 

@@ -1,6 +1,7 @@
 """The flags that a dataclass stands for: one for each field, those of dataclasses within it included."""
 
 import dataclasses
+import math
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass, is_dataclass
@@ -48,8 +49,10 @@ class Flag:
         return [str(word) for part in parts(self.kind) if get_origin(part) is Literal for word in get_args(part)]
 
     @property
-    def several(self) -> bool:
-        return any(get_origin(part) is tuple for part in parts(self.kind))
+    def words(self) -> float:
+        """How many words are its value at most."""
+        lengths = [len(element_kinds(part)) for part in parts(self.kind) if get_origin(part) is tuple]
+        return 1 if not lengths else lengths[0] or math.inf
 
 
 def flags_of(kind: Any, default: Any = NEEDED, path: tuple[str, ...] = ()) -> Iterator[Flag]:
@@ -85,6 +88,12 @@ def parts(kind: Any) -> list[Any]:
     return [kind]
 
 
+def element_kinds(kind: Any) -> tuple[Any, ...]:
+    """Of a tuple; none where it may have any length."""
+    kinds = get_args(kind)
+    return () if Ellipsis in kinds else kinds
+
+
 SPOKEN = {int: "a whole number", float: "a number", str: "a text", Path: "a path"}
 
 
@@ -95,7 +104,8 @@ def spoken(kind: Any) -> str:
         if get_origin(part) is Literal:
             words += map(str, get_args(part))
         elif get_origin(part) is tuple:
-            words.append("numbers with spaces between them")
+            count = f"{len(own)} values" if (own := element_kinds(part)) else "values with spaces between"
+            words.append(f"{count}, each {spoken(get_args(part)[0])}")
         elif part is not types.NoneType:
             words.append(SPOKEN[part])
     return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))

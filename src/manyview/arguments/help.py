@@ -9,9 +9,9 @@ from contextlib import suppress
 from dataclasses import is_dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
-from manyview.arguments.flag import NEEDED, Flag, flags_of, parts
+from manyview.arguments.flag import NEEDED, Flag, element_kinds, flags_of, parts
 
 ASKING = {"-h", "--help"}
 COLUMN, WIDEST = 26, 110  # characters: of the names, and of a line that is still easy to read
@@ -69,9 +69,20 @@ def _usage(flag: Flag) -> str:
         return flag.name
     if flag.kind is bool:
         return f"--[no-]{flag.name[2:]}"
-    kinds = [METAVARS[part] for part in parts(flag.kind) if part in METAVARS]
-    several = ["NUMBER …"] * flag.several
-    return f"{flag.name} {'|'.join([*kinds, *several, *flag.choices])}"
+    return f"{flag.name} {_metavar(flag.kind)}"
+
+
+def _metavar(kind: Any) -> str:
+    words = []
+    for part in parts(kind):
+        if get_origin(part) is tuple:
+            own = [_metavar(each) for each in element_kinds(part)]
+            words.append(" ".join(own or [_metavar(get_args(part)[0]), "…"]))
+        elif part in METAVARS:
+            words.append(METAVARS[part])
+        elif get_origin(part) is Literal:
+            words += map(str, get_args(part))
+    return "|".join(words)
 
 
 def _shown_default(flag: Flag) -> str:
@@ -83,7 +94,7 @@ def _shown_default(flag: Flag) -> str:
         return ""
     if isinstance(value, bool):
         return f"(default: {'yes' if value else 'no'})"
-    words = " ".join(map(rounded, value)) if isinstance(value, tuple) else rounded(value)
+    words = (" ".join(map(rounded, value)) or "none") if isinstance(value, tuple) else rounded(value)
     return f"(default: {words})"
 
 

@@ -1,5 +1,6 @@
 """From the words of a command line to a dataclass. Nothing ends at the first mistake: all of them are told at once."""
 
+import math
 import types
 from collections import deque
 from collections.abc import Sequence
@@ -8,7 +9,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from difflib import get_close_matches
 from typing import Any, Generic, Literal, TypeVar, get_args, get_origin
 
-from manyview.arguments.flag import NEEDED, SPOKEN, Flag, default_of, flags_of, kinds_of, parts, spoken
+from manyview.arguments.flag import NEEDED, SPOKEN, Flag, default_of, element_kinds, flags_of, kinds_of, parts, spoken
 from manyview.errors import UserError, meant
 
 T = TypeVar("T")
@@ -42,7 +43,7 @@ def read(kind: Any, words: Sequence[str], default: Any = NEEDED, *, prog: str, s
         if not word.startswith("--") and places:
             flag, found = places.popleft(), [word]
         elif flag is None:
-            left += [word, *(_values(rest, len(rest)) if word.startswith("--") else ())]
+            left += [word, *(_values(rest, math.inf) if word.startswith("--") else ())]
             if not shares:
                 problems.append(_unknown(word, name, [*named, *switches], prog))
                 excused.update(places)  # their words may have been taken for values of this flag
@@ -53,7 +54,7 @@ def read(kind: Any, words: Sequence[str], default: Any = NEEDED, *, prog: str, s
                 problems.append(f"{word} has a value, but {name} stands alone: leave the value out")
             continue
         else:
-            found = [text] if equals else _values(rest, len(rest) if flag.several else 1)
+            found = [text] if equals else _values(rest, flag.words)
         try:
             values[flag.path] = _converted(flag.kind, found)
         except ValueError:
@@ -72,7 +73,7 @@ def needs(missing: Sequence[str], prog: str, example: str) -> list[str]:
     return [f"{command} needs {names}, as in `{example}`; `{prog} --help` explains all flags"]
 
 
-def _values(rest: deque[str], most: int) -> list[str]:
+def _values(rest: deque[str], most: float) -> list[str]:
     """The words up to the next flag, taken out of `rest`."""
     found: list[str] = []
     while rest and len(found) < most and not rest[0].startswith("--"):
@@ -89,7 +90,8 @@ def _converted(kind: Any, words: Sequence[str]) -> Any:
             if part is types.NoneType and words[0] == "None":
                 return None
             if get_origin(part) is tuple:
-                return tuple(_converted(get_args(part)[0], [word]) for word in words)
+                each = element_kinds(part) or get_args(part)[:1] * len(words)
+                return tuple(_converted(own, [word]) for own, word in zip(each, words, strict=True))
             if get_origin(part) is Literal and words[0] in (known := {str(each): each for each in get_args(part)}):
                 return known[words[0]]
             if part in SPOKEN:

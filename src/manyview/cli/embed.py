@@ -1,6 +1,6 @@
 """`manyview embed`: the features of images in a file."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -28,6 +28,8 @@ class Embed:
     intrinsics: str | None = None
     """Camera intrinsics fx,fy,cx,cy, for normals computed from depth. Default: those of the run; of an encoder file
     Kinect's."""
+    value_range: tuple[float, float] | None = None
+    """LOW HIGH: the values of image files that are black and white. Default: those of the run."""
     images_per_pass: Annotated[int, Positive, Called(("--batch-size",))] = 256
     """Images per forward pass of the encoder."""
     workers: Annotated[int | Literal["auto"], NotNegative] = "auto"
@@ -47,8 +49,8 @@ class Embed:
         encoder = load(self.run)
         if self.view is not None:
             encoder = encoder.only(names(self.view))
-        camera = camera_of(self.run, self.depth_scale, self.intrinsics)
-        source = opened(self.data, self.split, camera=camera)
+        camera = camera_of(self.run, self.depth_scale, self.intrinsics, self.value_range)
+        source = opened(self.data, self.split, camera=replace(camera, channels=encoder.card.in_channels))
         features = embed(
             encoder,
             source,

@@ -34,6 +34,8 @@ class Args(Generic[P]):
     intrinsics: str | None = None
     """Camera intrinsics fx,fy,cx,cy, for normals computed from depth. Default: those of the run; of an encoder file
     Kinect's."""
+    value_range: tuple[float, float] | None = None
+    """LOW HIGH: the values of image files that are black and white. Default: those of the run."""
     random: bool = True
     """Evaluate the same network with random weights too."""
     images_per_pass: Annotated[int, Positive] = 256
@@ -94,6 +96,6 @@ def run(words: list[str]) -> None:
         workers=args.workers,
         device=pick_device(args.device),
         progress=console.is_terminal,
-        camera=camera_of(args.run, args.depth_scale, args.intrinsics),
+        camera=camera_of(args.run, args.depth_scale, args.intrinsics, args.value_range),
     )
     console.print(table(records))

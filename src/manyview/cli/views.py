@@ -32,6 +32,7 @@ class Views:
         from manyview import counter
         from manyview.data.source import readable
         from manyview.methods import find
+        from manyview.run.announce import left_out
         from manyview.run.build import build_augment
         from manyview.run.flags import parse_run
         from manyview.views import picture, png
@@ -56,6 +57,7 @@ class Views:
             raise UserError(f"--out {self.out} cannot be written ({error.strerror}): choose another place") from error
         view, area = config.views, augment.policy.scale[0]
         what = f"views of {view.image_size} px, augmentation {view.augment}, crops from {area:.0%} of the area"
+        what += left_out(config)
         console.print(f"{self.out}: {what} (--preset {config.run.preset}){missing_from(source)}", soft_wrap=True)
 
 

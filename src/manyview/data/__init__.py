@@ -6,7 +6,7 @@ from manyview.data.fieldfiles import KINECT_MM, Camera
 from manyview.data.folder import Folder, ImageFiles
 from manyview.data.known import KNOWN, open_known
 from manyview.data.loader import Batch, Loader
-from manyview.data.packed import Packed, SizesDifferError, cache_path, pack, pack_once
+from manyview.data.packed import Packed, SizesDifferError, cache_path, pack, pack_once, pixel_bytes
 from manyview.data.patterns import is_pattern, is_tar, tars_in, tars_matching
 from manyview.data.source import NoTestSplit, Source, Subset, Unreadable, check_unreadable, holdout, note
 from manyview.data.subsets import fewer, imbalanced
@@ -29,6 +29,7 @@ __all__ = [
     "absent",
     "check_unreadable",
     "fewer",
+    "from_files",
     "holdout",
     "imbalanced",
     "open_source",
@@ -51,7 +52,8 @@ def open_source(spec: str, *, split: str = "train", labelled: bool = True, camer
     a directory of .tar files, a/train-*.tar, a/train-{000..099}.tar           the shards of one set
 
     A directory with image/ and depth/, segmentation/ or normals/, or files KEY.jpg with KEY.depth.png and so on, has
-    these fields too; `camera` measured the depth. Normals are computed from depth where there are none.
+    these fields too. Normals are computed from depth where there are none. `camera` took the images: it says what depth
+    means, how many channels they have and which values are black and white.
 
     Another package adds NAME, and NAME:… after it, by a function that turns the whole of `spec` into a `Source`, which
     it registers as the entry point NAME in the group manyview.sources.
@@ -62,6 +64,22 @@ def open_source(spec: str, *, split: str = "train", labelled: bool = True, camer
     """
     if split not in SPLITS:
         raise ValueError(f"split {split!r} is not one of {SPLITS}")
+    source = _opened(spec, split, labelled, camera)
+    channels = source.pixels.channels
+    if channels != camera.channels:
+        raise UserError(
+            f"'{spec}' has images of {channels} {'channel' if channels == 1 else 'channels'}, not {camera.channels}: "
+            f"name other data, or train with --channels {channels}"
+        )
+    return source
+
+
+def from_files(source: Source) -> bool:
+    """Whether images are decoded as a `Camera` says."""
+    return isinstance(source.origin if isinstance(source, Packed) and source.origin else source, ImageFiles)
+
+
+def _opened(spec: str, split: str, labelled: bool, camera: Camera) -> Source:
     name, colon, rest = spec.partition(":")
     if name == "scenes":
         return _scenes(spec, rest if colon else None, split, labelled)
@@ -70,7 +88,7 @@ def open_source(spec: str, *, split: str = "train", labelled: bool = True, camer
     if name in KNOWN:
         if not rest:
             raise UserError(f"'{spec}' does not say where the set lies: use {name}:DIRECTORY")
-        source = open_known(name, rest, split=split, labelled=labelled)
+        source = open_known(name, rest, split=split, labelled=labelled, camera=camera)
     else:
         source = _open_path(spec, split, labelled, camera)
     return _packed_if_small(source, labelled) if isinstance(source, ImageFiles) else source
@@ -134,7 +152,7 @@ def _packed_if_small(source: ImageFiles, labelled: bool) -> Source:
     if path.exists():
         return pack_once(source, path, labelled=labelled)
     size = source.probe.size
-    if size is None or max(size) > _SMALL_SIDE or len(source) * 3 * size[0] * size[1] > _SMALL_BYTES:
+    if size is None or max(size) > _SMALL_SIDE or len(source) * pixel_bytes(source) * size[0] * size[1] > _SMALL_BYTES:
         return source
     try:
         return pack_once(source, path, labelled=labelled)

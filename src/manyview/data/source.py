@@ -18,7 +18,7 @@ from rich.progress import track as rich_track
 from torch import Tensor
 
 from manyview.errors import UserError
-from manyview.fields import IMAGE
+from manyview.fields import FIELDS, IMAGE, RGB, Field, Pixels
 
 T = TypeVar("T")
 
@@ -45,6 +45,7 @@ class Source(ABC):
     unreadable: tuple[tuple[str, str], ...] = ()  # (id, reason) of the broken images known so far
     fields: tuple[str, ...] = (IMAGE,)  # on offer
     selected: tuple[str, ...] = (IMAGE,)  # what `read` and `batch` give
+    pixels: Pixels = RGB  # how its images are stored
     present: Mapping[str, Tensor] | None = None  # (n,) bool for each field that some samples lack
     groups: Tensor | None = None  # (n,) int64: samples of one group, as frames of a video, are no negatives
     group_names: Sequence[str] = ()  # by number, where they have names
@@ -81,6 +82,10 @@ class Source(ABC):
         chosen._whole, chosen.selected = whole, names
         chosen.fingerprint = whole._fingerprint_of(names)
         return chosen
+
+    def field(self, name: str) -> Field:
+        """How a field of this source is stored."""
+        return self.pixels.field if name == IMAGE else FIELDS[name]
 
     def _fingerprint_of(self, names: Sequence[str]) -> str:
         return digest(self.fingerprint.encode(), *(name.encode() for name in names))
@@ -198,6 +203,10 @@ class Subset(Source):
         chosen.selected = names
         chosen.fingerprint = digest(chosen.source.fingerprint.encode(), self.indices.numpy().tobytes())
         return chosen
+
+    @property
+    def pixels(self) -> Pixels:  # type: ignore[override]
+        return self.source.pixels
 
     @property
     def median_side(self) -> int:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from manyview.encoders.backbones import Norm, Stem, feature_width, takes_any_size
+from manyview.encoders.backbones import Norm, Stem, feature_width, once_trained, takes_any_size
 from manyview.encoders.encoder import Encoder
 from manyview.encoders.layers import find_layers, layer_features, layer_maps
 from manyview.encoders.towers import Towers
@@ -70,8 +70,8 @@ class FeatureEncoder(nn.Module):
         self.register_buffer("std", weight.new_tensor(card.std).view(-1, 1, 1), persistent=False)
 
     def forward(self, samples: Tensor | Mapping[str, Tensor]) -> Tensor:
-        """Images (N, C, H, W), uint8 or float in [0, 1], to features (N, F) in float32. Other fields come as they are
-        stored, or as floats: depth in metres, normals in [-1, 1]; NaN is unknown."""
+        """Images (N, C, H, W), uint8, uint16 or float in [0, 1], to features (N, F) in float32. Other fields come as
+        they are stored, or as floats: depth in metres, normals in [-1, 1]; NaN is unknown."""
         found = self.backbone(self._normalised(samples))
         return at_least_float32(torch.cat(list(found.values()), 1) if isinstance(found, dict) else found)
 
@@ -149,7 +149,8 @@ class FeatureEncoder(nn.Module):
             raise ValueError(
                 f"{self.card.backbone} takes images of {side}×{side}, not {tuple(images.shape[2:])}: resize them"
             )
-        if images.dtype == FIELDS[name].dtype or not images.numel():
+        deep = FIELDS[name].coloured and images.dtype == torch.uint16
+        if deep or images.dtype == FIELDS[name].dtype or not images.numel():
             return
         if not images.is_floating_point():
             raise TypeError(f"{name}s must be {FIELDS[name].dtype} or float, not {images.dtype}")
@@ -212,6 +213,5 @@ def card_of(encoder: Encoder, image_size: int, mean: Sequence[float], std: Seque
     if not len(mean) == len(std) == encoder.in_channels:
         raise ValueError(f"an encoder of {encoder.in_channels} channels needs as many means and deviations")
     config = encoder.config
-    norm: Norm = "batch" if config.norm == "sync" else config.norm  # frozen they are the same
     means, deviations = tuple(map(float, mean)), tuple(map(float, std))
-    return Card(config.backbone, config.stem, norm, image_size, means, deviations, config.split)
+    return Card(config.backbone, config.stem, once_trained(config.norm), image_size, means, deviations, config.split)

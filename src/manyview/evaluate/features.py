@@ -132,8 +132,10 @@ def _gather(
         raise UserError(f"batch size {batch_size} holds no image: use --images-per-pass 256")
     encoder.to(device)
     source, channels = source.select(encoder.card.fields), encoder.card.in_channels
-    if channels != FIELDS[IMAGE].channels:
-        raise UserError(f"this encoder takes {channels} channels, not the 3 of {source.name}'s images")
+    if IMAGE in source.selected and channels != source.pixels.channels:
+        raise UserError(
+            f"this encoder takes {channels} channels, not the {source.pixels.channels} of {source.name}'s images"
+        )
     prepare = Preparation(source.size, encoder.image_size)
     parts = torch.split(torch.arange(len(source)), batch_size)
     # The workers are forked here, before the progress bar has a thread.

@@ -59,7 +59,7 @@ def evaluate(
     trained.check_layers(layers)  # a wrong name is said before the images are read
     if camera is None:
         camera = KINECT_MM if isinstance(run, FrozenEncoder) else camera_of(Path(run))
-    split = splits(data, test_data, camera=camera)
+    split = splits(data, test_data, camera=replace(camera, channels=trained.card.in_channels))
     lost = len(left_out_before(split.train, split.test))
     encoders = {"random": random_like(trained, seed)} if random else {}
     records = []

@@ -43,13 +43,25 @@ def splits(data: str, test_data: str | None = None, *, camera: Camera = KINECT_M
     return Split(train, match_classes(test, train.classes), f"{test.name} (test split)")
 
 
-def camera_of(run: Path, depth_scale: float | None = None, intrinsics: str | None = None) -> Camera:
-    """That of a run directory, unless something else is said: depth means to an encoder what it meant in training."""
+def camera_of(
+    run: Path,
+    depth_scale: float | None = None,
+    intrinsics: str | None = None,
+    value_range: tuple[float, float] | None = None,
+) -> Camera:
+    """That of a run directory, unless something else is said: depth and brightness mean to an encoder what they meant
+    in training."""
     try:
         data = read_config(run)["config"]["data"] if (run / CONFIG).exists() else {}
         scale, numbers = data.get("depth_scale", KINECT_MM.depth_scale), data.get("intrinsics")
-        return Camera(scale if depth_scale is None else depth_scale, numbers if intrinsics is None else intrinsics)
-    except (AttributeError, KeyError, TypeError) as error:
+        values = data.get("value_range") if value_range is None else value_range
+        return Camera(
+            scale if depth_scale is None else depth_scale,
+            numbers if intrinsics is None else intrinsics,
+            data.get("channels", KINECT_MM.channels),
+            None if values is None else (float(values[0]), float(values[1])),
+        )
+    except (AttributeError, KeyError, LookupError, TypeError, ValueError) as error:
         raise UserError(f"{run / CONFIG} does not say how depth was measured: restore it from a backup") from error
 
 

@@ -45,14 +45,15 @@ def choose_network(choices: Choices, card: Card, *, small: bool) -> None:
     choices.choose("encoder", "norm", norm if card.norm == "batch" and norm == "sync" else card.norm, OF_INIT)
     if not takes_any_size(card.backbone):
         choices.choose("views", "image_size", card.image_size, OF_INIT)
-    if card.split is None:
+    if card.split is None and card.in_channels == choices.asked.data.channels:
         choices.choose("views", "channel_mean", card.mean, OF_INIT)
         choices.choose("views", "channel_std", card.std, OF_INIT)
 
 
 def choose_training(choices: Choices, source: Source, views: int) -> None:
     """How the weights are kept while a head that knows nothing of them is trained on `views` per sample."""
-    steps, per_epoch = pace.length(choices.config, len(source))
+    per_epoch = pace.length(choices.config, len(source))[1]
+    steps = choices.asked.optim.max_steps or choices.config.optim.epochs * per_epoch
     lr = choices.config.optim.lr
     choices.choose("optim", "backbone_lr", lr * BACKBONE_SHARE, f"{BACKBONE_SHARE:g} × --lr: it is trained already")
     head = head_epochs(steps, per_epoch)

@@ -14,11 +14,13 @@ from manyview import distributed
 from manyview.config import AnyConfig
 from manyview.data import Source
 from manyview.data.subsets import counts_in_words
+from manyview.fields import RGB
 from manyview.methods.base import Method
 from manyview.run import pace
 from manyview.run.build import Training
 from manyview.run.duration import in_words
 from manyview.run.trial import Trial, disk
+from manyview.views.policies import RGB_ALONE
 
 LR_RULES = {"none": "", "linear": " × batch/256", "sqrt": " × √(batch/256)"}
 
@@ -36,7 +38,8 @@ def announce(
     count = sum(parameter.numel() for parameter in training.method.encoder.parameters())
     table = Table(title=f"{kind.name} on {source.name}", title_justify="left", show_header=False, box=None)
     table.add_column(no_wrap=True)
-    table.add_row("data", f"{len(source):,} images, the shorter side of a typical one has {source.median_side} px")
+    images = f"{len(source):,} images{stored_as(source)}"
+    table.add_row("data", f"{images}, the shorter side of a typical one has {source.median_side} px")
     if source.missing:
         table.add_row("missing", source.missing_in_words)
     if config.data.imbalance != "none":
@@ -45,7 +48,7 @@ def announce(
     table.add_row(
         "views",
         f"{config.views.image_size} px, augmentation {config.views.augment}, crops from "
-        f"{training.augment.policy.scale[0]:.0%} of the area",
+        f"{training.augment.policy.scale[0]:.0%} of the area{left_out(config)}",
     )
     table.add_row(
         "encoder", f"{config.encoder.backbone}, {count / 1e6:.2f} M parameters with its head, on {training.device}"
@@ -70,6 +73,19 @@ def announce(
     if reasons:
         console.print(chosen(config, reasons))
     console.print(table)
+
+
+def stored_as(source: Source) -> str:
+    """How images differ from RGB of 8 bits, if they do."""
+    if source.pixels == RGB:
+        return ""
+    channels, deep = source.pixels
+    return f" of {channels} {'channel' if channels == 1 else 'channels'} and {16 if deep else 8} bits"
+
+
+def left_out(config: AnyConfig) -> str:
+    """What an augmentation does not do to images that are not RGB."""
+    return f", without {', '.join(RGB_ALONE)} (--channels {config.data.channels})" if config.data.channels != 3 else ""
 
 
 def chosen(config: AnyConfig, reasons: Mapping[str, str]) -> Table:

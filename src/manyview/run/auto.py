@@ -185,9 +185,9 @@ def choose_negatives(choices: Choices, source: Source, *, large: bool) -> None:
 def activations(config: AnyConfig, method: type[Method]) -> float:
     """Bytes that one view leaves for the backward pass: what all layers put out, counted without computing it."""
     encoder: EncoderConfig = method.encoder_config(config.method, config.encoder)
-    size, total = config.views.image_size, 0
+    size, channels, total = config.views.image_size, config.data.channels, 0
     with torch.device("meta"):
-        network = build_encoder(replace(encoder, split=None), image_size=size)
+        network = build_encoder(replace(encoder, split=None), image_size=size, in_channels=channels)
 
         def count(module: nn.Module, _: Any, output: Any) -> None:
             nonlocal total
@@ -196,7 +196,7 @@ def activations(config: AnyConfig, method: type[Method]) -> float:
 
         for module in network.modules():
             module.register_forward_hook(count)
-        network(torch.zeros(2, 3, size, size))
+        network(torch.zeros(2, channels, size, size))
     return total / 2 * 4
 
 

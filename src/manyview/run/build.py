@@ -20,7 +20,7 @@ from manyview.run.monitors import contrast_monitor, knn_sources
 from manyview.run.normalisation import measure_views
 from manyview.train import build_optimizer, build_schedule
 from manyview.views import Augment, policy
-from manyview.views.policies import RAND, Policy
+from manyview.views.policies import RAND, Policy, for_channels
 
 
 @dataclass
@@ -56,9 +56,13 @@ def build(
             f"use --batch-size {len(source)} or less"
         )
     check_division(config)
+    if config.encoder.norm == "fixed" and config.encoder.init is None:
+        raise UserError("--norm fixed keeps the statistics of trained weights: name them with --init")
     device = pick_device(config.run.device)
     torch.manual_seed(config.run.seed)
-    encoder = build_encoder(kind.encoder_config(config.method, config.encoder), image_size=config.views.image_size)
+    settings = kind.encoder_config(config.method, config.encoder)
+    channels = config.data.channels if settings.split is None else 3
+    encoder = build_encoder(settings, image_size=config.views.image_size, in_channels=channels)
     measure_views(encoder, source, config.run.seed)
     if weights is not None:
         initialise(encoder, weights)
@@ -95,15 +99,15 @@ def build_augment(kind: type[Method], config: AnyConfig) -> Augment:
             f"--augment {config.views.augment} would rotate and shear the image, but not "
             f"{', '.join(others)}: use --augment {config.views.augment.removesuffix(RAND)}"
         )
+    chosen = policy(
+        config.views.augment,
+        min_crop=config.views.min_crop,
+        normalise=encoder.split is None,  # else the encoder does it
+    )
+    if config.data.channels != 3:
+        chosen = for_channels(chosen, config.data.channels)
     return Augment(
-        normalised(
-            policy(
-                config.views.augment,
-                min_crop=config.views.min_crop,
-                normalise=encoder.split is None,  # else the encoder does it
-            ),
-            config.views,
-        ),
+        normalised(chosen, config.views),
         fields=encoder.fields,
         views=kind.view_count(config.method),
         size=config.views.image_size,

@@ -11,17 +11,19 @@ from typing import Any, NamedTuple, get_args
 from manyview import bounds, distributed
 from manyview.arguments import NEEDED, asked_for_help, explain, needs, read
 from manyview.config import AnyConfig, Config, DataConfig, RunConfig
-from manyview.data import Camera, Source, fewer, imbalanced, open_source
+from manyview.data import Camera, Source, fewer, from_files, imbalanced, open_source
 from manyview.data.missing import Incomplete
 from manyview.data.scenes import Scenes
 from manyview.encoders import Weights
 from manyview.errors import UserError, naming, refuse
+from manyview.fields import IMAGE
 from manyview.methods.base import Method
 from manyview.run import presets
 from manyview.run.adaptation import adapted, given_weights
 from manyview.run.auto import Machine, automatic, usual
 from manyview.run.choices import Choices
 from manyview.run.files import RENAMED
+from manyview.run.normalisation import measured
 
 MOST_USED = (
     *("data", "out", "epochs", "time", "batch_size", "image_size", "backbone", "init", "preset", "workers"),
@@ -42,10 +44,16 @@ class Parsed(NamedTuple):
 
 def open_training(method: type[Method], config: AnyConfig) -> Source:
     """The training data of a run."""
-    data, fields = config.data, method.encoder_config(config.method, config.encoder).fields
+    data, encoder = config.data, method.encoder_config(config.method, config.encoder)
+    fields = encoder.fields
+    if data.channels != 3 and encoder.split is not None and IMAGE in fields:
+        raise UserError(f"--channels {data.channels}: views {encoder.split} are those of RGB images: use --channels 3")
     # The first may pack the images into a file that the others only map.
     with distributed.first_on_each_machine(), naming("--data"):
         source = open_source(data.data, split="pretrain", labelled=not data.unlabelled, camera=Camera.of(data))
+        if data.value_range is not None and not from_files(source):
+            low, high = data.value_range
+            raise UserError(f"--value-range {low:g} {high:g} is for image files, not for '{data.data}': leave it out")
         source = source.select(fields)
     if data.subset is not None:
         source = fewer(source, data.subset, seed=config.run.seed)
@@ -105,11 +113,12 @@ def parse_run(
     else:
         default = presets.named(asked, method, *blank, source, views=views)
         if card is not None:
-            default, reasons = adapted(Choices(default, config, given), card, source, views)
+            full = read(kind, words, default, prog=prog).value
+            default, reasons = adapted(Choices(full, config, given), card, source, views)
     config = presets.at_equal_cost(method, read(kind, words, default, prog=prog).value)
     if weights is not None:  # with the tag of timm's default weights, which may change
         config = replace(config, encoder=replace(config.encoder, init=weights.name))
-    return Parsed(config, source, weights, reasons)
+    return Parsed(measured(config, source), source, weights, reasons)
 
 
 def described(method: type[Method], asked: str, run: RunConfig, data: DataConfig) -> tuple[AnyConfig, str]:
