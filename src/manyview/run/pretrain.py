@@ -29,7 +29,7 @@ from manyview.run import checkpoint, snapshots
 from manyview.run.announce import announce, environment
 from manyview.run.build import Training, build
 from manyview.run.files import CHECKPOINTS, CONFIG, ENCODER, METRICS, START, UNREADABLE, fingerprint, kept, read_config
-from manyview.run.log import Log
+from manyview.run.log import Log, busy
 from manyview.run.place import place_for
 from manyview.run.saved import read_settings, saved_config
 from manyview.run.signals import deferred_signals
@@ -145,8 +145,17 @@ def finish(run: Path, config: AnyConfig, source: Source, training: Training, *, 
     watch = Watch(run, config, training)
     with ExitStack() as stack:
         pending = stack.enter_context(deferred_signals())  # first, so that the log is closed before signals act again
-        log = Log(run, console, start=start, steps=training.steps, every=config.run.log_every) if writes else None
-        if log is not None:
+        log: Log | None = None
+        if writes:
+            log = Log(
+                run,
+                console,
+                start=start,
+                steps=training.steps,
+                every=config.run.log_every,
+                batch_size=config.optim.batch_size,
+                pauses=pauses(config, training),
+            )
             stack.enter_context(log)
         steps = train(
             training.method,
@@ -219,6 +228,13 @@ def waits_for(device: torch.device) -> bool:
     return device.type != "cuda"
 
 
+def pauses(config: AnyConfig, training: Training) -> dict[str, int]:
+    """After how many steps checkpoints are saved, and kNN accuracy and contrast measured."""
+    run, epoch = config.run, training.steps_per_epoch
+    every = {"save": run.checkpoint_every, "knn": run.knn_every * epoch, "contrast": run.contrast_every * epoch}
+    return {name: steps for name, steps in every.items() if steps}
+
+
 def due(done: int, config: AnyConfig, training: Training) -> tuple[bool, bool]:
     """Whether kNN accuracy and contrast are measured after `done` steps. After the last they always are."""
     epoch, run = training.steps_per_epoch, config.run
@@ -255,12 +271,12 @@ def report(
     """Writes report.html: with pictures if there is a `source`, and compared with the encoder `against` if given."""
     pictures = versus = None
     if source is not None and against is not None:
-        with console.status("comparing neighbours"):
+        with busy(console, f"comparing neighbours with those of {against}"):
             versus = beside(run, against, source)
     if source is not None and augment is not None and (run / ENCODER).exists():
         encoder = load(run)
         seed = int(read_config(run)["config"]["run"]["seed"])
-        with console.status("drawing the report"):
+        with busy(console, "drawing the page: sample views, similarity of positives, nearest neighbours"):
             pictures = collect(source, augment, encoder, random_like(encoder, seed))
     return write_report(run, pictures, versus=versus)
 
