@@ -13,7 +13,7 @@ METRICS = {"loss": 1.2345, "lr": 0.03, "images_per_s": 10.0, "wait": 0.25}
 
 def log(run: Path, console: Console, silence: float = 30.0) -> Log:
     run.mkdir()
-    return Log(run, console, start=0, steps=100, every=50, batch_size=20, pauses={"save": 10}, silence=silence)
+    return Log(run, console, [], start=0, steps=100, every=50, batch_size=20, pauses={"save": 10}, silence=silence)
 
 
 def printed(console: Console) -> list[str]:

@@ -14,11 +14,12 @@ class Report:
     """Write the report of a run (report.html) with its newest evaluations."""
 
     run: Annotated[Path, Positional]
-    """Run directory."""
+    """Run directory. The run may still be training."""
     data: str | None = None
     """The data, if it has moved."""
-    against: Path | None = None
-    """Another run directory or encoder file. Its nearest neighbours are shown beside those of the run."""
+    against: str | None = None
+    """Another run, finished or not, an encoder file, timm:NAME, or a file of weights. Its nearest neighbours are shown
+    beside those of the run."""
     threads: Annotated[int | None, Positive] = None
     """Threads that compute. Default: one per core."""
 

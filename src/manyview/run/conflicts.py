@@ -16,6 +16,7 @@ from manyview.run.adaptation import given_weights
 from manyview.run.build import build_augment
 from manyview.run.device import pick_device
 from manyview.run.duration import seconds
+from manyview.run.loggers import check_loggers
 from manyview.run.monitors import contrast_samples
 
 
@@ -44,6 +45,7 @@ def conflicts(
     checks: list[Callable[[], object]] = [
         time,
         lambda: pick_device(run.device),
+        lambda: check_loggers(run.log_to),
         lambda: presets.at_equal_cost(method, config),
         lambda: Camera.of(data),
         lambda: build_augment(method, config),

@@ -1,10 +1,10 @@
-"""Logs each step: to metrics.jsonl, to TensorBoard, and to a progress bar or plain lines."""
+"""Logs each step: to metrics.jsonl, to loggers, and to a progress bar or plain lines."""
 
 import json
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -12,11 +12,11 @@ from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from torch.utils.tensorboard import SummaryWriter
 
 from manyview.atomic import replacing
 from manyview.run.duration import in_words
-from manyview.run.files import METRICS, TENSORBOARD
+from manyview.run.files import METRICS
+from manyview.run.loggers import Logger
 from manyview.run.remaining import Remaining
 
 SILENCE = 30.0  # seconds
@@ -40,6 +40,7 @@ class Log:
         self,
         run: Path,
         console: Console,
+        loggers: Sequence[Logger],
         *,
         start: int,
         steps: int,
@@ -55,7 +56,7 @@ class Log:
         path = run / METRICS
         _truncate(path, start)
         self.file = open(path, "a", encoding="utf-8")  # noqa: SIM115 - closed in __exit__
-        self.board = SummaryWriter(str(run / TENSORBOARD), purge_step=start)
+        self.loggers = loggers
         self.progress = Progress(
             TextColumn("step"),
             MofNCompleteColumn(),
@@ -79,12 +80,20 @@ class Log:
         self.progress.stop()
         self.flush()
         self.file.close()
-        self.board.close()
+        if kind is not None:
+            for logger in self.loggers:
+                logger.close("interrupted")
+
+    def publish(self, page: Path) -> None:
+        """After the last step, when there is a page: loggers get it, and are closed."""
+        for logger in self.loggers:
+            logger.page(page)
+            logger.close("finished")
 
     def write(self, step: int, metrics: dict[str, float]) -> None:
         self.file.write(json.dumps({"step": step, **metrics}) + "\n")
-        for name, value in metrics.items():
-            self.board.add_scalar(name, value, step)
+        for logger in self.loggers:
+            logger.write(step, metrics)
         self.done, self.text = (
             step + 1,
             (
