@@ -37,6 +37,8 @@ class RunConfig:
     """Random seed of initial weights, data order and views. The same seed gives the same run."""
     device: str = "auto"
     """cpu, cuda, cuda:1, mps … `auto`: a GPU if there is one. Under torchrun each process takes its own GPU."""
+    threads: Annotated[int | None, Positive] = None
+    """Threads that compute in each process. Default: one per core."""
     compile: bool = False
     """Compile encoders and augmentations with torch.compile. The first steps are slow, later ones faster."""
     checkpoint_every: Annotated[int, Positive] = 1000

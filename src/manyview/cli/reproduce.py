@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-import tyro
-
+from manyview.arguments import Positional
 from manyview.bounds import NotNegative, Positive
 from manyview.cli.shared import console, names, parsed
 from manyview.errors import UserError, naming
@@ -15,7 +14,7 @@ from manyview.errors import UserError, naming
 class Reproduce:
     """Run a table or figure of a paper and compare our numbers with the paper's."""
 
-    recipe: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="RECIPE")] = None
+    recipe: Annotated[str | None, Positional] = None
     """Which one. --list names them."""
     list: bool = False
     """List the recipes with their cost and stop."""

@@ -30,6 +30,7 @@ __all__ = [
     "Subset",
     "Tar",
     "Unreadable",
+    "absent",
     "check_unreadable",
     "fewer",
     "from_files",
@@ -99,6 +100,12 @@ def _opened(spec: str, split: str, labelled: bool, camera: Camera) -> Source:
     else:
         source = _open_path(spec, split, labelled, camera)
     return _packed_if_small(source, labelled) if isinstance(source, ImageFiles) else source
+
+
+def absent(spec: str) -> bool:
+    """Whether `spec` is a path where nothing is: then `open_source` fails at once, else it may take a while."""
+    named = ":" in spec or spec == "scenes" or spec in entry_points("manyview.sources") or is_pattern(spec)
+    return not named and not (spec and Path(spec).expanduser().exists())
 
 
 def _scenes(spec: str, samples: str | None, split: str, labelled: bool) -> Source:
