@@ -12,7 +12,7 @@ from manyview.data.source import Arrays, Source, Unreadable
 from manyview.encoders import Card, EncoderConfig, FrozenEncoder, build_backbone, build_encoder
 from manyview.errors import UserError
 from manyview.evaluate import features as features_module
-from manyview.evaluate.features import Preparation, extract, extract_layers, probe_features
+from manyview.evaluate.features import Preparation, extract, extract_all, extract_layers, probe_features
 from manyview.evaluate.knn import Knn, knn_accuracy
 
 torch.set_num_threads(1)
@@ -284,3 +284,29 @@ def test_depth_is_picked_and_not_mixed(shape: tuple[int, int]) -> None:
         assert found.dtype == torch.uint16
         assert found.shape == (2, 1, 32, 32)
         assert set(found.flatten().tolist()) <= set(depth.flatten().tolist())
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_several_encoders_in_one_pass_have_the_features_that_each_has_alone(
+    in_memory: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They may take images of other sizes; some images are broken, and all are read once."""
+    if not in_memory:
+        monkeypatch.setattr(features_module, "IN_MEMORY", 0)
+    encoders = [pixels(size) for size in (8, 12, 8)]
+    source, reads = Mixed([(9, 14), (30, 20), (8, 8), (16, 40), (12, 12)], broken={1}), list[int]()
+    read = source.read
+
+    def counting(index: int) -> dict[str, Tensor]:
+        reads.append(index)
+        return read(index)
+
+    monkeypatch.setattr(source, "read", counting)
+    together = extract_all(encoders, source, batch_size=2)
+    assert sorted(reads) == list(range(5))
+    for encoder, found in zip(encoders, together, strict=True):
+        alone = extract(encoder, source, batch_size=3)
+        assert torch.equal(found[""].embeddings, alone.embeddings)
+        assert found[""].index.tolist() == alone.index.tolist() == [0, 2, 3, 4]
+        assert found[""].preprocess == alone.preprocess
+    assert together[0][""].embeddings.shape != together[1][""].embeddings.shape

@@ -77,15 +77,9 @@ def embed(
     kept: list[Tensor] = []
     rows: list[Tensor] = []
     with frozen(encoder):
-        found = computed(
-            encoder,
-            source,
-            wanted,
-            lambda samples: {"": encoder(samples)},
-            workers=how.get("workers", 0),
-            progress=how.get("progress", False),
-        )
-        for done, (index, features) in enumerate(found, 1):
+        workers, progress = how.get("workers", 0), how.get("progress", False)
+        found = computed([encoder], source, wanted, workers=workers, progress=progress)
+        for done, (index, [features]) in enumerate(found, 1):
             kept.append(index)
             rows += features.values()
             if done % BATCHES == 0 or done == len(wanted):

@@ -23,6 +23,13 @@ class Split(NamedTuple):
     """Where the test samples come from, as shown to the user."""
 
 
+def unlabelled(data: str, test_data: str | None = None, *, camera: Camera = KINECT_MM) -> Split:
+    """For protocols that need no labels: `test_data`, else the test split of `data`, else all of `data`."""
+    with naming("--data" if test_data is None else "--test-data"):
+        test = open_test(data if test_data is None else test_data, camera=camera)
+    return Split(test, test, test.name)
+
+
 def splits(data: str, test_data: str | None = None, *, camera: Camera = KINECT_MM) -> Split:
     """Tests on `test_data`, else on the test split of `data`, else on a part of `data` that is held out by hash."""
     with naming("--data"):
@@ -97,7 +104,7 @@ def open_test(data: str, *, camera: Camera = KINECT_MM) -> Source:
 def _labelled(source: Source, flag: str) -> Source:
     if source.labels is None:
         raise UserError(
-            f"{flag} has no labels to evaluate with: labels come from the first directory level, "
-            "so arrange the images as CLASS/image.jpg"
+            f"{flag} has no labels to evaluate with: labels come from the first directory level, so arrange the images "
+            "as CLASS/image.jpg, or take `manyview evaluate recognise`, which needs none"
         )
     return source
