@@ -293,7 +293,7 @@ def test_a_folder_that_holds_something_is_left_alone(tmp_path: Path, monkeypatch
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "README.md").write_text("mine")
-    with pytest.raises(UserError, match=r"--out .*folder is not empty: name a new folder"):
+    with pytest.raises(UserError, match=r"--out .*folder is there and not an empty folder: name a new one"):
         export(file, folder, "hf")
     assert [path.name for path in folder.iterdir()] == ["README.md"]
 
