@@ -61,8 +61,7 @@ def build(
     device = pick_device(config.run.device)
     torch.manual_seed(config.run.seed)
     settings = kind.encoder_config(config.method, config.encoder)
-    channels = config.data.channels if settings.split is None else 3
-    encoder = build_encoder(settings, image_size=config.views.image_size, in_channels=channels)
+    encoder = build_encoder(settings, image_size=config.views.image_size, in_channels=config.data.channels)
     measure_views(encoder, source, config.run.seed)
     if weights is not None:
         initialise(encoder, weights)
