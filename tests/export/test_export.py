@@ -123,8 +123,8 @@ def close(theirs: Tensor, file: Path, size: int = 32) -> None:
 def test_the_printed_line_loads_the_same_features(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("onnx")
-    pytest.importorskip("onnxruntime")
+    for name in ("onnx", "onnxscript", "onnxruntime"):
+        pytest.importorskip(name)
     import onnxruntime
 
     given: dict[str, Any] = {"manyview": manyview, "timm": timm, "torch": torch, "torchvision": torchvision}
@@ -208,7 +208,15 @@ def test_a_graph_that_computes_something_else_is_not_written(
         def run(self, _: None, given: dict[str, Any]) -> list[Any]:
             return [load(file)(torch.from_numpy(given["image"])).numpy() * 1.01]
 
+    def unable(*_: Any, **__: Any) -> None:
+        raise RuntimeError("no kernel\nfor this")
+
     file = saved(tmp_path / "encoder.safetensors", encoder())
+    monkeypatch.setattr("onnxruntime.InferenceSession", unable)
+    with pytest.raises(
+        UserError, match=r"onnxruntime cannot run the graph of tiny \(no kernel for this\): nothing was"
+    ):
+        export(file, tmp_path / "out.onnx", "onnx")
     monkeypatch.setattr("onnxruntime.InferenceSession", Wrong)
     with pytest.raises(UserError, match=r"onnxruntime computes other features of tiny \(they differ by .*nothing was"):
         export(file, tmp_path / "out.onnx", "onnx")

@@ -63,8 +63,14 @@ def write(job: Job) -> Loading:
     facts = {"backbone": name, "image_size": side, "image_range": [0, 1], "mean": card.mean, "std": card.std}
     onnx.helper.set_model_props(model, {key: json.dumps(value) for key, value in facts.items()})
     content = model.SerializeToString(deterministic=True)
-    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
-    theirs = torch.from_numpy(session.run(None, {IMAGE: images.numpy()})[0])
+    try:
+        session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+        theirs = torch.from_numpy(session.run(None, {IMAGE: images.numpy()})[0])
+    except Exception as error:  # it has a kind for every way to fail, and they share no other base
+        raise UserError(
+            f"--format onnx: onnxruntime cannot run the graph of {name} ({shorten(str(error), 160)}): nothing was "
+            "written, take another format"
+        ) from error
     difference = float((theirs - ours).abs().max())
     if not difference <= TOLERANCE * float(ours.abs().max()):  # nor NaN
         raise UserError(
