@@ -191,7 +191,7 @@ def test_a_graph_says_what_it_wants_and_nothing_of_this_machine(onnx: Any, tmp_p
     )
     model = onnx.load(tmp_path / "a.onnx")
     onnx.checker.check_model(model, full_check=True)
-    assert "image: (N, 3, 32, 32) float32 from 0 to 1; the normalisation (mean 0.49, 0.48" in model.doc_string
+    assert "image: (N, 3, 32, 32) float32 from 0 to 1, RGB; the normalisation (mean 0.49, 0.48" in model.doc_string
     facts = {each.key: json.loads(each.value) for each in model.metadata_props}
     assert (facts["image_range"], facts["mean"], facts["std"]) == ([0, 1], list(MEAN), list(STD))
     for path in (str(Path(manyview.__file__).parent), os.path.dirname(torch.__file__), str(tmp_path)):

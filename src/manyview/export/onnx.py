@@ -55,10 +55,11 @@ def write(job: Job) -> Loading:
         ) from error
     _forget_the_machine(model)
     mean, std = (", ".join(f"{number:g}" for number in numbers) for numbers in (card.mean, card.std))
+    colours = ", RGB" if channels == 3 else ""
     model.graph.name, model.producer_name = name, "manyview"
     model.doc_string = (
-        f"{name}. {IMAGE}: (N, {channels}, {side}, {side}) float32 from 0 to 1; the normalisation (mean {mean}, "
-        f"std {std}) is inside. embedding: (N, {encoder.num_features}) float32."
+        f"{name}. {IMAGE}: (N, {channels}, {side}, {side}) float32 from 0 to 1{colours}; the normalisation (mean "
+        f"{mean}, std {std}) is inside. embedding: (N, {encoder.num_features}) float32."
     )
     facts = {"backbone": name, "image_size": side, "image_range": [0, 1], "mean": card.mean, "std": card.std}
     onnx.helper.set_model_props(model, {key: json.dumps(value) for key, value in facts.items()})
