@@ -24,7 +24,7 @@ from manyview.run.files import CONFIG, read_config
 def write(job: Job) -> Loading:
     out, card = job.out, job.card
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(f"--out {out} is not empty: name a new folder")
+        raise UserError(f"--out {out} is there and not an empty folder: name a new one")
     facts = _facts(job.source)
     as_timm_builds_it = takes_any_size(card.backbone) or card.image_size == own_size(card.backbone)
     asked: dict[str, Any] = {} if as_timm_builds_it else {"img_size": card.image_size}
