@@ -83,10 +83,8 @@ def _values(rest: deque[str], most: float) -> list[str]:
 
 def _converted(kind: Any, words: Sequence[str]) -> Any:
     """Raises a ValueError where they are no such value."""
-    if not words:
-        raise ValueError
     for part in parts(kind):
-        with suppress(ValueError):
+        with suppress(ValueError, IndexError):
             if part is types.NoneType and words[0] == "None":
                 return None
             if get_origin(part) is tuple:

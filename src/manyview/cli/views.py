@@ -7,9 +7,9 @@ from typing import Annotated
 
 from manyview import bounds
 from manyview.arguments import asked_for_help, explain, read
+from manyview.atomic import writing
 from manyview.bounds import Positive
 from manyview.cli.shared import console, missing_from, use_threads
-from manyview.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,8 @@ class Views:
         shown = dict(islice(readable(source, order), self.samples))
         images, ids = list(shown.values()), [source.id(number) for number in shown]
         split = method.encoder_config(config.method, config.encoder).split
-        drawn = png(picture(images, augment, index=list(shown), names=ids, split=split))
-        try:
-            self.out.write_bytes(drawn)
-        except OSError as error:
-            raise UserError(f"--out {self.out} cannot be written ({error.strerror}): choose another place") from error
+        with writing(self.out) as file:
+            file.write(png(picture(images, augment, index=list(shown), names=ids, split=split)))
         view, area = config.views, augment.policy.scale[0]
         what = f"views of {view.image_size} px, augmentation {view.augment}, crops from {area:.0%} of the area"
         what += left_out(config)

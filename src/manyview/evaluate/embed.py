@@ -16,11 +16,12 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from manyview import distributed
-from manyview.atomic import replacing
+from manyview.atomic import refuse_directory, replacing
 from manyview.data.source import Source, note
 from manyview.encoders import FrozenEncoder
+from manyview.encoders.preparation import Preparation
 from manyview.errors import UserError
-from manyview.evaluate.features import Pass, Preparation, checksum, computed, frozen, in_batches, none_readable
+from manyview.evaluate.features import Pass, checksum, computed, frozen, in_batches, none_readable
 
 Format = Literal["npz", "parquet"]
 BATCHES = 16  # of a part: what a crash costs each process at most
@@ -51,8 +52,7 @@ def embed(
     from there after a crash. The file does not depend on interruptions or on the number of ranks.
     """
     out = Path(out)
-    if out.is_dir():
-        raise UserError(f"--out {out} is a directory: name a file")
+    refuse_directory(out)
     write = _WRITERS[format or ("parquet" if out.suffix == ".parquet" else "npz")]()
     encoder.to(how.get("device"))
     size = how.get("batch_size", 256)

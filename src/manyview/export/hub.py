@@ -13,8 +13,8 @@ from manyview.diagnose.facts import Comparison, Facts, read_facts
 from manyview.encoders import Card
 from manyview.encoders.backbones import own_size, takes_any_size
 from manyview.encoders.files import fill
+from manyview.encoders.preparation import Preparation
 from manyview.errors import UserError
-from manyview.evaluate.features import Preparation
 from manyview.evaluate.records import number
 from manyview.export.job import Job, Loading
 from manyview.methods import described, find

@@ -87,8 +87,7 @@ def build_method(kind: type[Method], config: AnyConfig, source: Source, weights:
         raise UserError("--norm fixed keeps the statistics of trained weights: name them with --init")
     torch.manual_seed(config.run.seed)
     settings = kind.encoder_config(config.method, config.encoder)
-    channels = config.data.channels if settings.split is None else 3
-    encoder = build_encoder(settings, image_size=config.views.image_size, in_channels=channels)
+    encoder = build_encoder(settings, image_size=config.views.image_size, in_channels=config.data.channels)
     measure_views(encoder, source, config.run.seed)
     if weights is not None:
         initialise(encoder, weights)

@@ -12,6 +12,7 @@ from manyview import bounds, distributed
 from manyview.arguments import NEEDED, asked_for_help, explain, needs, read
 from manyview.config import AnyConfig, Config, DataConfig, RunConfig
 from manyview.data import Camera, Source, fewer, from_files, imbalanced, open_source
+from manyview.data.hub import is_on_hub, pinned
 from manyview.data.missing import Incomplete
 from manyview.data.scenes import Scenes
 from manyview.encoders import Weights
@@ -103,6 +104,9 @@ def parse_run(
             *([] if found.missing else checks(config)),
         ]
     )
+    if settled := commits(config):
+        words = [*words, *settled]
+        config = read(kind, words, paper, prog=prog).value
     machine = Machine.here(config.run.device)
     weights = given_weights(config, given, usual(machine))
     source = opening(method, config)
@@ -119,6 +123,17 @@ def parse_run(
     if weights is not None:  # with the tag of timm's default weights, which may change
         config = replace(config, encoder=replace(config.encoder, init=weights.name))
     return Parsed(measured(config, source), source, weights, reasons)
+
+
+def commits(config: AnyConfig) -> list[str]:
+    """Flags that name sets of the hub by their commit, which the run is to keep: branches move on. All ranks have the
+    answer that rank 0 got."""
+    words = []
+    for flag, data in (("--data", config.data.data), ("--contrast-data", config.run.contrast_data)):
+        if data is not None and is_on_hub(data):
+            with naming(flag):
+                words += [flag, *distributed.everyone([pinned(data)] if distributed.rank() == 0 else [])]
+    return words
 
 
 def described(method: type[Method], asked: str, run: RunConfig, data: DataConfig) -> tuple[AnyConfig, str]:
