@@ -87,6 +87,11 @@ def test_underscores_aliases_and_the_last_of_two_count() -> None:
     assert found.given == {"data", "dim_size", "fast", "workers"}
 
 
+def test_a_list_may_be_empty() -> None:
+    found = said("--data", "x", "--milestones", "--fast")
+    assert (found.value.own.milestones, found.problems) == ((), ())
+
+
 def test_defaults_are_those_of_an_instance() -> None:
     default = Simple(NEEDED, Other(kind="step", dim_size=5), fast=True)
     found = said("--rate", "2", default=default)

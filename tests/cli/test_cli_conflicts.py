@@ -36,6 +36,22 @@ def test_what_is_known_without_the_data_is_told_at_once(tmp_path: Path, capsys: 
     assert all(line.startswith(start) for line, start in zip(lines, starts, strict=True))
 
 
+def test_other_commands_tell_all_at_once_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    here, there = str(tmp_path / "none"), str(tmp_path / "neither")
+    words = ["knn", "--data", here, "--test-data", there, "--k", "0", "--temperature", "warm", "--images-per-pass", "0"]
+    starts = [
+        "--temperature warm must be a number, such as 0.07",
+        "--k 0 must be at least 1",
+        "--images-per-pass 0 must be greater than 0",
+        "evaluate knn needs RUN, as in `manyview evaluate knn runs/jcl --data scenes`",
+        f"--data: '{here}' does not exist",
+        f"--test-data: '{there}' does not exist",
+    ]
+    lines = mistakes(capsys, "evaluate", *words)
+    assert len(lines) == len(starts)
+    assert all(line.startswith(start) for line, start in zip(lines, starts, strict=True))
+
+
 def test_what_the_data_shows_is_told_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "photos"
     folder.mkdir()

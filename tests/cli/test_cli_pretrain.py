@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from running import mistake
+from running import mistake, mistakes
 
 from manyview.cli import main
 from manyview.methods import described
@@ -77,8 +77,10 @@ def test_the_papers_batch_is_not_made_smaller(tmp_path: Path, capsys: pytest.Cap
     for i in range(4):
         Image.new("RGB", (100 + i, 90), (i, 0, 0)).save(folder / f"{i}.png")
     words = ["--data", str(folder), "--out", str(tmp_path / "run"), "--preset", "paper"]
-    message = mistake(capsys, "pretrain", "jcl", *words)
-    assert "--batch-size 512 exceeds the 4 samples" in message  # the paper's batch
+    lines = mistakes(capsys, "pretrain", "jcl", *words)
+    # The paper's batch and its queue.
+    assert any("--batch-size 512 exceeds the 4 samples" in line for line in lines)
+    assert any("exceeds the 4 samples of --data, so that" in line for line in lines)
 
 
 def test_flags_override_a_config_file_which_overrides_the_preset(tmp_path: Path) -> None:

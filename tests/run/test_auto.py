@@ -99,7 +99,7 @@ def test_what_the_user_asks_for_stays_and_the_rest_follows() -> None:
     assert config.encoder.bn_splits == 1  # 15 samples cannot be halved
     assert config.optim.epochs == 3
     assert {name for name, reason in reasons.items() if reason == AS_ASKED} == {
-        word.removeprefix("--").replace("-", "_") for word in words if word.startswith("--")
+        word.removeprefix("--").removeprefix("no-").replace("-", "_") for word in words if word.startswith("--")
     }
     for flags in (["--encoded-views", "60"], ["--accumulate", "3"]):
         config, _ = chosen("jcl", 81, 48, LAPTOP, *flags)

@@ -197,7 +197,7 @@ def test_a_finished_run_is_left_as_it_is(finished: Path, capsys: pytest.CaptureF
         return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in found}
 
     before = files()
-    assert main(["resume", str(finished), "--data", "nowhere/"]) == 0  # which is not even opened
+    assert main(["resume", str(finished), "--data", str(finished)]) == 0  # which is not even opened
     encoder, page = finished / "encoder.safetensors", finished / "report.html"
     assert f"{finished} is already finished: its encoder is {encoder}, its page {page}" in capsys.readouterr().out
     assert files() == before

@@ -92,14 +92,15 @@ def _shown_default(flag: Flag) -> str:
         return "(needed)"
     if value is None:
         return ""
+    return f"(default: {written(value)})"
+
+
+def written(value: Any) -> str:
+    """A value as people write it: 0.3 for 0.30000000000000004, yes for True."""
     if isinstance(value, bool):
-        return f"(default: {'yes' if value else 'no'})"
-    words = (" ".join(map(rounded, value)) or "none") if isinstance(value, tuple) else rounded(value)
-    return f"(default: {words})"
-
-
-def rounded(value: Any) -> str:
-    """A number as people write it: 0.3 for 0.30000000000000004."""
+        return "yes" if value else "no"
+    if isinstance(value, tuple):
+        return " ".join(map(written, value)) or "none"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 

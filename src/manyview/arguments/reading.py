@@ -27,9 +27,17 @@ class Read(Generic[T]):
     left: tuple[str, ...]  # words that belong to none of the flags
 
 
-def read(kind: Any, words: Sequence[str], default: Any = NEEDED, *, prog: str, shares: bool = False) -> Read[Any]:
+def read(
+    kind: Any,
+    words: Sequence[str],
+    default: Any = NEEDED,
+    *,
+    prog: str,
+    shares: bool = False,
+    others: Sequence[str] = (),
+) -> Read[Any]:
     """`words` as the dataclass `kind`. Of a flag that is given twice the last counts. A command that `shares` its words
-    with another leaves it the unknown ones."""
+    with another leaves it the unknown ones; the `others` are flags that were taken out before."""
     flags = list(flags_of(kind, default))
     named = {name: flag for flag in flags if not flag.called.positional for name in (flag.name, *flag.called.aliases)}
     switches = {f"--no-{name[2:]}": flag for name, flag in named.items() if flag.kind is bool}
@@ -45,7 +53,7 @@ def read(kind: Any, words: Sequence[str], default: Any = NEEDED, *, prog: str, s
         elif flag is None:
             left += [word, *(_values(rest, math.inf) if word.startswith("--") else ())]
             if not shares:
-                problems.append(_unknown(word, name, [*named, *switches], prog))
+                problems.append(_unknown(word, name, [*named, *switches, *others], prog))
                 excused.update(places)  # their words may have been taken for values of this flag
             continue
         elif flag.kind is bool:
@@ -83,10 +91,8 @@ def _values(rest: deque[str], most: float) -> list[str]:
 
 def _converted(kind: Any, words: Sequence[str]) -> Any:
     """Raises a ValueError where they are no such value."""
-    if not words:
-        raise ValueError
     for part in parts(kind):
-        with suppress(ValueError):
+        with suppress(ValueError, IndexError):
             if part is types.NoneType and words[0] == "None":
                 return None
             if get_origin(part) is tuple:

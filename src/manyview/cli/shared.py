@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.console import Console
@@ -10,7 +11,7 @@ from rich.table import Table
 from manyview import bounds
 from manyview.arguments import asked_for_help, explain, needs, read
 from manyview.cli.examples import EXAMPLES
-from manyview.errors import UserError, naming, refuse
+from manyview.errors import UserError, complaints, naming, refuse
 
 if TYPE_CHECKING:
     from manyview.data import Source
@@ -28,9 +29,26 @@ def parsed(kind: type[T], words: list[str], *, command: str = "", about: str = "
         print(explain(kind, prog=prog, about=about or kind.__doc__ or ""))
         raise SystemExit(0)
     found = read(kind, words, prog=prog)
-    refuse([*found.problems, *bounds.problems(found.value).values(), *needs(found.missing, prog, example(command))])
+    wrong = [*found.problems, *bounds.problems(found.value).values(), *needs(found.missing, prog, example(command))]
+    refuse([*wrong, *nowhere(found.value)])
     value: T = found.value
     return value
+
+
+def nowhere(command: Any) -> list[str]:
+    """What is wrong with the places of data, where nothing is. What is there is opened later, which may take long."""
+    named = {name: getattr(command, name, None) for name in ("data", "test_data")}
+    given = {f"--{name.replace('_', '-')}": text for name, text in named.items() if isinstance(text, str)}
+    if not given:
+        return []
+    from manyview.data import absent, open_source
+
+    def look(flag: str, text: str) -> None:
+        with naming(flag):
+            if absent(text):
+                open_source(text)
+
+    return complaints(*(partial(look, *pair) for pair in given.items()))
 
 
 def first_word(command: str, kind: str, words: list[str]) -> str:

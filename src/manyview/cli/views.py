@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from manyview import bounds
-from manyview.arguments import asked_for_help, explain, read
+from manyview.arguments import asked_for_help, explain, flags_of, read
 from manyview.atomic import writing
 from manyview.bounds import Positive
 from manyview.cli.shared import console, missing_from, use_threads
@@ -43,6 +43,7 @@ class Views:
             [*flags, "--out", str(self.out)],
             prog=f"manyview views --method {method.name}",
             checks=lambda _: problems,
+            others=[flag.name for flag in flags_of(Views)],
         )
         use_threads(config.run.threads)
         augment = build_augment(method, config)

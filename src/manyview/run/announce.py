@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from manyview import distributed
+from manyview.arguments import written
 from manyview.config import AnyConfig
 from manyview.data import Source
 from manyview.data.subsets import counts_in_words
@@ -53,12 +54,13 @@ def announce(
     table.add_row(
         "encoder", f"{config.encoder.backbone}, {count / 1e6:.2f} M parameters with its head, on {training.device}"
     )
-    told = (f"{key.replace('_', '-')} {value}" for key, value in asdict(config.method).items() if key not in reasons)
+    own = {key: value for key, value in asdict(config.method).items() if key not in reasons and value is not None}
+    told = (f"{key.replace('_', '-')} {written(value)}" for key, value in own.items())
     table.add_row(kind.name, ", ".join(told))
     epochs, optim = training.steps / training.steps_per_epoch, config.optim
     table.add_row(
         "optimisation",
-        f"{training.steps:,} steps of {optim.batch_size} samples ({epochs:.1f} epochs), {optim.optimizer}, "
+        f"{training.steps:,} steps of {optim.batch_size} samples ({epochs:.3g} epochs), {optim.optimizer}, "
         f"lr {optim.lr:g}{LR_RULES[optim.lr_rule]} {optim.schedule}",
     )
     if training.contrast is not None:
@@ -94,7 +96,7 @@ def chosen(config: AnyConfig, reasons: Mapping[str, str]) -> Table:
     values = {name: value for group in vars(config).values() for name, value in vars(group).items()}
     for name, reason in reasons.items():
         value = values[name]
-        text = f"{value:,}" if type(value) is int else str(value)
+        text = f"{value:,}" if type(value) is int else written(value)
         table.add_row(f"--{name.replace('_', '-')}", text, Text(reason, "dim"))
     return table
 

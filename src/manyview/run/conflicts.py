@@ -40,7 +40,8 @@ def conflicts(
     def network() -> None:
         side = config.views.image_size if "image_size" in given else None
         with torch.device("meta"):
-            build_encoder(method.encoder_config(config.method, config.encoder), image_size=side)
+            encoder = method.encoder_config(config.method, config.encoder)
+            build_encoder(encoder, image_size=side, in_channels=data.channels)
 
     checks: list[Callable[[], object]] = [
         time,

@@ -3,7 +3,7 @@
 import argparse
 import json
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
@@ -70,10 +70,11 @@ def parse_run(
     prog: str = "",
     opening: Callable[[type[Method], AnyConfig], Source] = open_training,
     checks: Callable[[AnyConfig], list[str]] = lambda config: [],
+    others: Sequence[str] = (),
 ) -> Parsed:
     """Flags over config file over preset. What is wrong is told at once as far as it is known without the data, which
-    may take a while to open. `prog` is the command that takes the flags, where it is not `pretrain`, and `checks` are
-    its own; `opening` gives the images that presets follow."""
+    may take a while to open. `prog` is the command that takes the flags, where it is not `pretrain`, and `checks` and
+    `others` are its own checks and flags; `opening` gives the images that presets follow."""
     prog = prog or f"manyview pretrain {method.name}"
     early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     early.add_argument("--config", type=Path)
@@ -88,7 +89,7 @@ def parse_run(
         print(explain(kind, default, prog=prog, about=f"{method.Config.__doc__} {whose}", first=MOST_USED))
         raise SystemExit(0)
     paper = presets.paper(method, *blank)
-    found = read(kind, words, paper, prog=prog)
+    found = read(kind, words, paper, prog=prog, others=others)
     broken = bounds.problems(found.value)
     config: AnyConfig = bounds.mended(found.value, paper, broken)
     example = f"{prog} --data scenes{f' --out runs/{method.name}' if 'pretrain' in prog else ''}"

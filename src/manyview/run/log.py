@@ -94,17 +94,13 @@ class Log:
         self.file.write(json.dumps({"step": step, **metrics}) + "\n")
         for logger in self.loggers:
             logger.write(step, metrics)
-        self.done, self.text = (
-            step + 1,
-            (
-                f"loss {metrics['loss']:.3f}  lr {metrics['lr']:.3g}  "
-                f"{metrics['images_per_s']:.0f} images/s  waiting {metrics['wait']:.0%}"
-            ),
-        )
+        loss, speed = f"loss {metrics['loss']:.3f}", f"{metrics['images_per_s']:.0f} images/s"
+        speed += f"  waiting {metrics['wait']:.0%}"
+        self.done, self.text = step + 1, f"{loss}  lr {metrics['lr']:.3g}  {speed}"
         if "knn" in metrics:
             self.console.print(f"step {step + 1}: kNN accuracy {metrics['knn']:.1%}")
         self.remaining.step(self.done, self.batch_size / metrics["images_per_s"])
-        self.progress.update(self.task, completed=self.done, text=self.text, left=self.left)
+        self.progress.update(self.task, completed=self.done, text=f"{loss}  {speed}", left=self.left)
         if not self.console.is_terminal and (self.done % self.every == 0 or self.done == self.steps):
             self.print_line()
 
