@@ -14,6 +14,7 @@ import pytest
 
 from manyview.cli import main
 
+TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 SMALL_RUN = ["--batch-size", "16", "--max-steps", "2", "--image-size", "32", "--contrast-every", "0"]
 
 
@@ -49,6 +50,21 @@ class Command:
     def send(self, number: signal.Signals) -> None:
         """As a terminal or a batch system does it: to the whole group."""
         os.killpg(self.process.pid, number)
+
+
+class TwoRanks(Command):
+    """`torchrun --nproc-per-node 2 … -m manyview …`."""
+
+    def __init__(self, *words: str, log: Path, restarts: int = 0) -> None:
+        super().__init__(*words, log=log, launcher=[*TORCHRUN, "--max-restarts", str(restarts), "-m", "manyview"])
+
+    def pid_of(self, rank: int) -> int:
+        """Of the process whose environment says so, among the children of torchrun."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        for child in children:
+            if f"RANK={rank}".encode() in Path(f"/proc/{child}/environ").read_bytes().split(b"\0"):
+                return int(child)
+        raise AssertionError(f"no rank {rank} among {children}")
 
 
 def mistake(capsys: pytest.CaptureFixture[str], *words: str) -> str:

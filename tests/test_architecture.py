@@ -41,10 +41,11 @@ ALLOWED: dict[str, set[str]] = {
     "evaluate": SENSES,
     "diagnose": METHODS | {"evaluate"},  # a method knows what its loss means
     "report": METHODS | READERS,
+    "export": METHODS | READERS,  # a model card says how a run was evaluated
     "run": METHODS | READERS | {"train"},
     "cost": METHODS | {"train", "run"},
     "reproduce": METHODS | READERS | {"train", "run", "cost"},
-    "cli": METHODS | READERS | {"train", "run", "cost", "reproduce"},
+    "cli": METHODS | READERS | {"train", "run", "cost", "reproduce", "export"},
     "__main__": {"cli"},
     "__init__": {"encoders"},
 }

@@ -1,7 +1,9 @@
 """The code of the guide runs as it stands, but for its size."""
 
 import re
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -90,6 +92,21 @@ def test_evaluating_from_python(place: Path, capsys: pytest.CaptureFixture[str])
         f"{protocol} {encoder}" for encoder in ("random", "trained") for protocol in ("knn", "linear")
     ]
     assert len(left["train"]) + len(left["test"]) == 128
+
+
+def test_features_of_a_whole_set_are_shown(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyarrow")
+    shown: dict[str, Any] = {}
+    brain = SimpleNamespace(compute_visualization=lambda images, **how: shown.update(how, images=images))
+    monkeypatch.setitem(
+        sys.modules, "fiftyone", SimpleNamespace(Dataset=SimpleNamespace(from_images=list), brain=brain)
+    )
+    monkeypatch.setitem(sys.modules, "fiftyone.brain", brain)
+    assert main(["embed", "mine.safetensors", "--data", "scenes:64", "--out", "features.parquet"]) == 0
+    (code,) = blocks("Features of a whole set")
+    run(code, {})
+    assert shown["images"] == [f"photos/train/{number}" for number in range(64)]
+    assert shown["embeddings"].shape == (64, 256)
 
 
 def test_what_was_learnt_is_used_and_fine_tuned(place: Path) -> None:

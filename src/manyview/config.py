@@ -7,6 +7,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from manyview.bounds import AtLeastOne, Channels, NotNegative, Positive, PositiveShare, Seed, Share, ShareBelowOne
 from manyview.encoders import EncoderConfig
+from manyview.run.files import LoggerName
 
 Precision = Literal["float32", "bf16", "fp16", "float64"]
 
@@ -47,6 +48,10 @@ class RunConfig:
     none."""
     log_every: Annotated[int, Positive] = 50
     """Print a line every N steps if the output is not a terminal."""
+    log_to: tuple[LoggerName, ...] = ("tensorboard",)
+    """Log the metrics to these too, besides metrics.jsonl; wandb and mlflow also get settings and page. Their own
+    variables set them up, such as WANDB_PROJECT, WANDB_MODE=offline, MLFLOW_TRACKING_URI. If they fail, training goes
+    on."""
     knn_every: Annotated[int, NotNegative] = 0
     """Measure kNN accuracy every N epochs (labelled data only). 0: never."""
     contrast_every: Annotated[int, NotNegative] = 1

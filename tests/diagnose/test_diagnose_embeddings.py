@@ -13,7 +13,6 @@ from manyview.diagnose.embeddings import (
     effective_rank,
     nearest,
     positive_similarity,
-    recognised,
     separation,
     uniformity,
     variance,
@@ -88,18 +87,6 @@ def test_effective_rank_counts_directions() -> None:
 
 def test_effective_rank_ignores_a_common_shift(views: Tensor) -> None:
     assert effective_rank(views[0] + 10) == pytest.approx(effective_rank(views[0]))
-
-
-def test_a_view_is_recognised_when_its_sample_has_the_nearest_other_view() -> None:
-    first = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]])
-    second = torch.tensor([[0.9, 0.1], [0.1, 0.9], [0.2, 0.8]])  # the third is nearest to views of the second
-    views = F.normalize(torch.stack([first, second]), dim=2)
-    found = 0
-    for v in range(2):
-        for n in range(3):
-            others = [(a, b) for a in range(2) for b in range(3) if (a, b) != (v, n)]
-            found += max(others, key=lambda at: float(views[v, n] @ views[at]))[1] == n
-    assert recognised(views) == found / 6 == 4 / 6
 
 
 def test_nearest_agrees_with_a_sort(views: Tensor) -> None:

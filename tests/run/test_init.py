@@ -7,9 +7,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import safetensors.torch
 import torch
+from PIL import Image
 from running import Command, lines, mistake
 
 from manyview.cli import main
@@ -156,9 +158,24 @@ def test_the_settings_of_the_weights_hold_unless_flags_differ(source: Path, tmp_
         assert parsed.config.optim.backbone_lr == pytest.approx(0.1 * parsed.config.optim.lr)
         assert parsed.config.optim.warmup_head_epochs > 0
         assert parsed.reasons["backbone"] == "that of --init"
+    longer = parse_run(find("jcl"), [*words, "--max-steps", "160"])  # of 4 to an epoch
+    assert longer.config.optim.warmup_head_epochs == 2
     asked = parse_run(find("jcl"), [*words, "--backbone-lr", "0.5", "--warmup-head-epochs", "0", "--knn-every", "0"])
     assert (asked.config.optim.backbone_lr, asked.config.optim.warmup_head_epochs) == (0.5, 0.0)
     assert asked.config.run.knn_every == 0
+
+
+def test_the_statistics_of_the_weights_can_be_kept(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--max-steps", "3", "--norm", "fixed", "--contrast-every", "0", "--knn-every", "0"]
+    assert pretrain(tmp_path / "run", *words, "--init", str(source)) == 0
+    before, after = (weights_of(path / "encoder.safetensors") for path in (source, tmp_path / "run"))
+    kept = {name for name in before if torch.equal(before[name], after[name])}
+    assert kept == {name for name in before if "running" in name or "batches" in name}
+    capsys.readouterr()
+    told = mistake(capsys, "pretrain", "jcl", "--out", str(tmp_path / "new"), *FLAGS, "--norm", "fixed")
+    assert "--norm fixed keeps the statistics of trained weights: name them with --init" in told
 
 
 def test_the_normalisation_of_the_weights_goes_with_the_encoder(source: Path, tmp_path: Path) -> None:
@@ -168,6 +185,16 @@ def test_the_normalisation_of_the_weights_goes_with_the_encoder(source: Path, tm
     more = ["--max-steps", "2", "--contrast-every", "0", "--knn-every", "0"]
     assert pretrain(tmp_path / "b", *more, "--init", str(tmp_path / "a")) == 0
     assert load(tmp_path / "b").card.std == (0.5, 0.6, 0.7)
+
+
+def test_other_channels_than_those_of_the_weights(source: Path, tmp_path: Path) -> None:
+    folder, random = tmp_path / "grey", np.random.default_rng(0)
+    folder.mkdir()
+    for number in range(32):
+        Image.fromarray(random.integers(0, 255, (16, 16), dtype=np.uint8)).save(folder / f"{number}.png")
+    words = ["--init", str(source), "--max-steps", "2", "--channels", "1", "--contrast-every", "0"]
+    assert pretrain(tmp_path / "run", *words, "--data", str(folder)) == 0
+    assert load(tmp_path / "run").card.in_channels == 1
 
 
 @pytest.mark.parametrize(

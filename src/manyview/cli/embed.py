@@ -7,19 +7,22 @@ from typing import Annotated, Literal
 import tyro
 
 from manyview.bounds import NotNegative, Positive
-from manyview.cli.shared import console, names, opened, parsed
+from manyview.cli.shared import console, names, opened, parsed, ranks
 
 
 @dataclass(frozen=True)
 class Embed:
-    """Write the features of images to a file: ids, embeddings, and labels if there are any."""
+    """Write the features of images to a file: ids, embeddings, and labels if there are any. An interrupted command
+    goes on when it is given again. Under torchrun the processes share the images."""
 
-    run: tyro.conf.Positional[Path]
-    """Run directory or encoder file."""
+    run: tyro.conf.Positional[str]
+    """Run directory, encoder file, weights of another program, or timm:NAME."""
     data: str
     """Images: anything that `pretrain --data` takes."""
     out: Path
-    """The .npz file to write."""
+    """The file to write."""
+    format: Literal["npz", "parquet"] | None = None
+    """`npz`: arrays of NumPy. `parquet`: a table, for FiftyOne, pandas and others. Default: by the ending of --out."""
     split: Literal["train", "test"] = "train"
     """Which split, if the data has two."""
     view: str | None = None
@@ -39,8 +42,10 @@ class Embed:
     """cpu, cuda, …"""
 
     def __call__(self) -> None:
+        from manyview import distributed
         from manyview.encoders import load
-        from manyview.evaluate.features import embed, left_out_before
+        from manyview.evaluate.embed import embed
+        from manyview.evaluate.features import left_out_before
         from manyview.evaluate.split import camera_of
         from manyview.run.device import pick_device
 
@@ -48,21 +53,25 @@ class Embed:
         if self.view is not None:
             encoder = encoder.only(names(self.view))
         camera = camera_of(self.run, self.depth_scale, self.intrinsics, self.value_range)
-        source = opened(self.data, self.split, camera=replace(camera, channels=encoder.card.in_channels))
-        features = embed(
+        with distributed.first_on_each_machine():
+            source = opened(self.data, self.split, camera=replace(camera, channels=encoder.card.in_channels))
+        written = embed(
             encoder,
             source,
             self.out,
+            self.format,
             batch_size=self.images_per_pass,
             workers=self.workers,
             device=pick_device(self.device),
-            progress=console.is_terminal,
+            progress=console.is_terminal and not console.quiet,
         )
-        lost = len(features.unreadable) + len(left_out_before(source))
+        lost = len(written.unreadable) + len(left_out_before(source))
         console.print(
-            f"{self.out}: {len(features):,} embeddings of {source.name}, unreadable images: {lost:,}", soft_wrap=True
+            f"{self.out}: {len(written):,} embeddings of {source.name}, unreadable images: {lost:,}", soft_wrap=True
         )
 
 
 def run(words: list[str]) -> None:
-    parsed(Embed, words)()
+    command = parsed(Embed, words)
+    with ranks():
+        command()

@@ -10,6 +10,7 @@ from manyview import bounds
 from manyview.bounds import NotNegative, Positive
 from manyview.cli.shared import console, listed, names
 from manyview.evaluate import described, find
+from manyview.run.files import START
 
 if TYPE_CHECKING:
     from manyview.evaluate.protocol import Protocol
@@ -22,10 +23,10 @@ P = TypeVar("P", bound="Protocol")
 class Args(Generic[P]):
     """What is evaluated, on which data."""
 
-    run: tyro.conf.Positional[Path]
-    """Run directory or encoder file."""
+    run: tyro.conf.Positional[str]
+    """Run directory, finished or not; encoder file; timm:NAME; or a file of weights of another program."""
     data: str
-    """Labelled training samples: anything that `pretrain --data` takes."""
+    """Labelled training samples: anything that `pretrain --data` takes. For `recognise` any images."""
     protocol: P
     test_data: str | None = None
     """Labelled test samples. The default is the data's own test split, or 20 % of --data, held out by hash."""
@@ -38,8 +39,11 @@ class Args(Generic[P]):
     Kinect's."""
     value_range: tuple[float, float] | None = None
     """LOW HIGH: the values of image files that are black and white. Default: those of the run."""
-    random: bool = True
-    """Evaluate the same network with random weights too."""
+    baselines: Annotated[bool, tyro.conf.arg(aliases=("--random",))] = True
+    """Evaluate the same network with random weights, raw pixels, and what the run started from (--init) too. Only
+    `linear-sgd` and `linear-adam` do not, as it would take as long again: ask for them with --against."""
+    against: tuple[str, ...] = ()
+    """Evaluate these weights too: runs, files, timm:NAME, or the words random, pixels, start."""
     images_per_pass: Annotated[int, Positive] = 256
     """Images per forward pass of the encoder."""
     workers: Annotated[int | Literal["auto"], NotNegative] = "auto"
@@ -97,11 +101,19 @@ def run(words: list[str]) -> None:
         args.test_data,
         layers=names(args.layer) if isinstance(args, LayerArgs) else (),
         views=names(args.view),
-        random=args.random,
+        random=False,
+        against=[*(baselines(args) if args.baselines and args.protocol.cheap else ()), *args.against],
         batch_size=args.images_per_pass,
         workers=args.workers,
         device=pick_device(args.device),
         progress=console.is_terminal,
-        camera=camera_of(args.run, args.depth_scale, args.intrinsics, args.value_range),
+        camera=camera_of(Path(args.run).expanduser(), args.depth_scale, args.intrinsics, args.value_range),
     )
     console.print(table(records))
+
+
+def baselines(args: Args["Protocol"]) -> list[str]:
+    """What the encoder has to beat. Pixels have no layers."""
+    start = (Path(args.run).expanduser() / START).is_file()
+    layers = isinstance(args, LayerArgs) and args.layer is not None
+    return ["random", *["pixels"] * (not layers), *["start"] * start]

@@ -13,11 +13,12 @@ class Report:
     """Write the report of a run (report.html) with its newest evaluations."""
 
     run: tyro.conf.Positional[Path]
-    """Run directory."""
+    """Run directory. The run may still be training."""
     data: str | None = None
     """The data, if it has moved."""
-    against: Path | None = None
-    """Another run directory or encoder file. Its nearest neighbours are shown beside those of the run."""
+    against: str | None = None
+    """Another run, finished or not, an encoder file, timm:NAME, or a file of weights. Its nearest neighbours are shown
+    beside those of the run."""
 
     def __call__(self) -> None:
         from manyview.run.build import build_augment

@@ -8,6 +8,7 @@ import tyro
 
 from manyview.bounds import NotNegative
 from manyview.cli.shared import console, parsed, ranks
+from manyview.run.files import LoggerName
 
 
 @dataclass(frozen=True)
@@ -22,17 +23,21 @@ class Resume:
     """Processes that read and decode. Default: as the run was started."""
     device: str | None = None
     """cpu, cuda, …"""
+    log_to: tuple[LoggerName, ...] | None = None
+    """Loggers besides metrics.jsonl: tensorboard, wandb, mlflow. Default: as the run was started."""
 
     def __call__(self) -> None:
         from manyview.run.flags import open_training
+        from manyview.run.loggers import check_loggers
         from manyview.run.pretrain import resume
         from manyview.run.saved import saved_config
 
         with ranks():
             method, config = saved_config(self.run)
             moved = {name: value for name in ("data", "workers") if (value := getattr(self, name)) is not None}
-            device = config.run.device if self.device is None else self.device
-            config = replace(config, data=replace(config.data, **moved), run=replace(config.run, device=device))
+            other = {name: value for name in ("device", "log_to") if (value := getattr(self, name)) is not None}
+            config = replace(config, data=replace(config.data, **moved), run=replace(config.run, **other))
+            check_loggers(config.run.log_to)
             source = open_training(method, config)
             console.print(
                 f"report: {resume(self.run, method, config, source, console) / 'report.html'}", soft_wrap=True

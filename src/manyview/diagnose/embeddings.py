@@ -62,14 +62,6 @@ def variance(embeddings: Tensor) -> float:
     return float((embeddings - embeddings.mean(0)).square().sum(1).mean())
 
 
-def recognised(views: Tensor) -> float:
-    """(V, N, D): the share of views whose nearest neighbour among all other views shows the same sample."""
-    flat = views.flatten(0, 1)  # (VN, D)
-    sample = torch.arange(len(flat), device=views.device) % views.shape[1]
-    closest = (flat @ flat.T).fill_diagonal_(-torch.inf).argmax(1)
-    return float((sample[closest] == sample).double().mean())
-
-
 def nearest(query: Tensor, bank: Tensor, k: int, *, exclude: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """(Q, D), (N, D) -> cosines (Q, k) and rows of the bank (Q, k), nearest first; of equals the lower row.
 

@@ -13,9 +13,10 @@ from manyview import counter
 from manyview.data.loader import Workers, read_ahead, readers
 from manyview.data.source import Source, Unreadable, track
 from manyview.diagnose.contrast import CONTRAST, contrast
-from manyview.diagnose.embeddings import effective_rank, recognised
+from manyview.diagnose.embeddings import effective_rank
 from manyview.encoders import Encoder, joined
 from manyview.errors import UserError
+from manyview.evaluate.recognise import recognised
 from manyview.fields import IMAGE
 from manyview.precision import at_least_float32
 from manyview.views import Augment
@@ -69,7 +70,7 @@ class ContrastMonitor:
         batches = [contrast(batch, t_pos=T_POS, t_neg=self.t_neg) for batch in embeddings.split(BATCH, 1)]
         return {
             **{name: sum(batch[name] for batch in batches) / len(batches) for name in CONTRAST},
-            "recognised": recognised(features),
+            "recognised": float(recognised(features).mean()),
             "feature_rank": effective_rank(features[0]),
         }
 

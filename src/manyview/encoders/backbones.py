@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import nn
 
-from manyview.encoders.norms import SplitBatchNorm, SyncBatchNorm, group_norm_like, replace_batch_norm
+from manyview.encoders.norms import FixedBatchNorm, SplitBatchNorm, SyncBatchNorm, group_norm_like, replace_batch_norm
 from manyview.encoders.plain import PLAIN, build_plain
 from manyview.encoders.towers import Towers
 from manyview.errors import UserError
@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # timm takes longer to import than all else: it is imported w
 
 
 Stem = Literal["standard", "small"]
-Norm = Literal["batch", "sync", "group"]
+Norm = Literal["batch", "sync", "fixed", "group"]
 
 
 def build_backbone(
@@ -46,9 +46,16 @@ def build_backbone(
         replace_batch_norm(network, group_norm_like)
     elif norm == "sync":
         replace_batch_norm(network, SyncBatchNorm)
+    elif norm == "fixed":
+        replace_batch_norm(network, FixedBatchNorm)
     elif bn_splits > 1:
         replace_batch_norm(network, partial(SplitBatchNorm, splits=bn_splits))
     return network.to(memory_format=torch.channels_last)
+
+
+def once_trained(norm: Norm) -> Norm:
+    """What is left to know of the normalisation when the weights do not change any more."""
+    return "group" if norm == "group" else "batch"
 
 
 def feature_width(network: nn.Module) -> int:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from manyview.encoders.backbones import Norm, Stem, feature_width, takes_any_size
+from manyview.encoders.backbones import Norm, Stem, feature_width, once_trained, takes_any_size
 from manyview.encoders.encoder import Encoder
 from manyview.encoders.layers import find_layers, layer_features, layer_maps
 from manyview.encoders.preparation import Picture, prepared
@@ -73,7 +73,11 @@ class FeatureEncoder(nn.Module):
     def forward(self, samples: Tensor | Mapping[str, Tensor]) -> Tensor:
         """Images (N, C, H, W), uint8, uint16 or float in [0, 1], to features (N, F) in float32. Other fields come as
         they are stored, or as floats: depth in metres, normals in [-1, 1]; NaN is unknown."""
-        found = self.backbone(self._normalised(samples))
+        return self.of_values(self._checked(samples))
+
+    def of_values(self, fields: Mapping[str, Tensor]) -> Tensor:
+        """The same of floats by name, as they come: without the checks, which a traced graph could not keep."""
+        found = self.backbone(self._normalised(fields))
         return at_least_float32(torch.cat(list(found.values()), 1) if isinstance(found, dict) else found)
 
     def layers(
@@ -84,7 +88,7 @@ class FeatureEncoder(nn.Module):
         keep: Callable[[Tensor], Tensor] = torch.clone,
     ) -> dict[str, Tensor]:
         """Outputs of the named layers of the backbone for such samples: see `layer_features`."""
-        x, backbone = self._normalised(samples), self.backbone
+        x, backbone = self._normalised(self._checked(samples)), self.backbone
         if isinstance(backbone, Towers):
             found = backbone.layers(x, names, keep)
         else:
@@ -101,7 +105,7 @@ class FeatureEncoder(nn.Module):
     def maps(self, samples: Tensor | Mapping[str, Tensor], names: Iterable[str]) -> dict[str, Tensor]:
         """Feature maps (N, c, h, w) of the named layers, for dense tasks; those of a transformer are its patches. Where
         each view has a network, the view's name stands before the layer's: `L.layer4`."""
-        x, backbone = self._normalised(samples), self.backbone
+        x, backbone = self._normalised(self._checked(samples)), self.backbone
         if not isinstance(backbone, Towers):
             return layer_maps(backbone, x, names)
         names, by_view = list(names), dict[str, list[str]]()
@@ -122,8 +126,8 @@ class FeatureEncoder(nn.Module):
             maps = copy.deepcopy(self).eval().maps(blank, names)
         return {name: MapShape(each.shape[1], side / each.shape[2]) for name, each in maps.items()}
 
-    def _normalised(self, samples: Tensor | Mapping[str, Tensor]) -> Any:
-        """Images of a plain backbone, fields by name of towers."""
+    def _checked(self, samples: Tensor | Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The values of the fields that are needed."""
         needed = self.card.fields
         if isinstance(samples, Tensor):
             if needed != (IMAGE,):
@@ -131,7 +135,11 @@ class FeatureEncoder(nn.Module):
             samples = {IMAGE: samples}
         if absent := [name for name in needed if name not in samples]:
             raise ValueError(f"this encoder needs {', '.join(needed)}: {', '.join(absent)} is not given")
-        x = {name: self._values(name, samples[name]) for name in needed}
+        return {name: self._values(name, samples[name]) for name in needed}
+
+    def _normalised(self, fields: Mapping[str, Tensor]) -> Any:
+        """Images of a plain backbone, fields by name of towers."""
+        x = dict(fields)
         if IMAGE in x:
             x[IMAGE] = (x[IMAGE] - self.mean) / self.std
         return x if isinstance(self.backbone, Towers) else x[IMAGE]
@@ -220,6 +228,5 @@ def card_of(encoder: Encoder, image_size: int, mean: Sequence[float], std: Seque
     if not len(mean) == len(std) == encoder.in_channels:
         raise ValueError(f"an encoder of {encoder.in_channels} channels needs as many means and deviations")
     config = encoder.config
-    norm: Norm = "batch" if config.norm == "sync" else config.norm  # frozen they are the same
     means, deviations = tuple(map(float, mean)), tuple(map(float, std))
-    return Card(config.backbone, config.stem, norm, image_size, means, deviations, config.split)
+    return Card(config.backbone, config.stem, once_trained(config.norm), image_size, means, deviations, config.split)

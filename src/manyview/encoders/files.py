@@ -111,13 +111,10 @@ def no_match(given: Mapping[str, torch.Size], wanted: Mapping[str, torch.Size]) 
 
 
 def write(path: Path, tensors: Mapping[str, Tensor], card: Card | None) -> None:
-    with replacing(path) as file:
-        file.write(content(tensors, card))
-
-
-def content(tensors: Mapping[str, Tensor], card: Card | None) -> bytes:
     # A single entry: safetensors orders several by chance, and equal weights must give equal bytes.
-    return safetensors.torch.save(plain(tensors), None if card is None else {METADATA: card_as_text(card)})
+    content = safetensors.torch.save(plain(tensors), None if card is None else {METADATA: card_as_text(card)})
+    with replacing(path) as file:
+        file.write(content)
 
 
 def plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

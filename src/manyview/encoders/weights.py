@@ -15,7 +15,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from manyview.encoders.backbones import OWN, build_backbone, is_known
+from manyview.encoders.backbones import OWN, build_backbone, is_known, once_trained
 from manyview.encoders.encoder import Encoder
 from manyview.encoders.features import Card
 from manyview.encoders.files import METADATA, by_name, card_in, no_match
@@ -284,7 +284,7 @@ def initialise(encoder: Encoder, weights: Weights) -> None:
         raise UserError(f"--init {weights.name} holds {seen}, not {asked}: give a run with the same --views")
     for flag, here, there in (
         ("--backbone", name, card.backbone),
-        ("--norm", "batch" if config.norm == "sync" else config.norm, card.norm),
+        ("--norm", once_trained(config.norm), card.norm),
     ):
         if here != there:
             raise UserError(f"--init {weights.name} holds a network with {flag} {there}, not {here}: make both agree")

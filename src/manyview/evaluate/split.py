@@ -23,6 +23,13 @@ class Split(NamedTuple):
     """Where the test samples come from, as shown to the user."""
 
 
+def unlabelled(data: str, test_data: str | None = None, *, camera: Camera = KINECT_MM) -> Split:
+    """For protocols that need no labels: `test_data`, else the test split of `data`, else all of `data`."""
+    with naming("--data" if test_data is None else "--test-data"):
+        test = open_test(data if test_data is None else test_data, camera=camera)
+    return Split(test, test, test.name)
+
+
 def splits(data: str, test_data: str | None = None, *, camera: Camera = KINECT_MM) -> Split:
     """Tests on `test_data`, else on the test split of `data`, else on a part of `data` that is held out by hash."""
     with naming("--data"):
@@ -44,15 +51,18 @@ def splits(data: str, test_data: str | None = None, *, camera: Camera = KINECT_M
 
 
 def camera_of(
-    run: Path,
+    run: str | Path,
     depth_scale: float | None = None,
     intrinsics: str | None = None,
     value_range: tuple[float, float] | None = None,
 ) -> Camera:
     """That of a run directory, unless something else is said: depth and brightness mean to an encoder what they meant
-    in training."""
+    in training. Of other weights what is said, and Kinect's."""
+    run = Path(run).expanduser()
     try:
-        data = read_config(run)["config"]["data"] if (run / CONFIG).exists() else {}
+        facts = read_config(run) if (run / CONFIG).exists() else {}
+        # The folders of timm have a config.json, too.
+        data = facts["config"]["data"] if facts and "architecture" not in facts else {}
         scale, numbers = data.get("depth_scale", KINECT_MM.depth_scale), data.get("intrinsics")
         values = data.get("value_range") if value_range is None else value_range
         return Camera(
@@ -94,7 +104,7 @@ def open_test(data: str, *, camera: Camera = KINECT_MM) -> Source:
 def _labelled(source: Source, flag: str) -> Source:
     if source.labels is None:
         raise UserError(
-            f"{flag} has no labels to evaluate with: labels come from the first directory level, "
-            "so arrange the images as CLASS/image.jpg"
+            f"{flag} has no labels to evaluate with: labels come from the first directory level, so arrange the images "
+            "as CLASS/image.jpg, or take `manyview evaluate recognise`, which needs none"
         )
     return source

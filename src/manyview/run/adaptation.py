@@ -52,7 +52,8 @@ def choose_network(choices: Choices, card: Card, *, small: bool) -> None:
 
 def choose_training(choices: Choices, source: Source, views: int) -> None:
     """How the weights are kept while a head that knows nothing of them is trained on `views` per sample."""
-    steps, per_epoch = pace.length(choices.config, len(source))
+    per_epoch = pace.length(choices.config, len(source))[1]
+    steps = choices.asked.optim.max_steps or choices.config.optim.epochs * per_epoch
     lr = choices.config.optim.lr
     choices.choose("optim", "backbone_lr", lr * BACKBONE_SHARE, f"{BACKBONE_SHARE:g} × --lr: it is trained already")
     head = head_epochs(steps, per_epoch)

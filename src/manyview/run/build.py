@@ -56,6 +56,8 @@ def build(
             f"use --batch-size {len(source)} or less"
         )
     check_division(config)
+    if config.encoder.norm == "fixed" and config.encoder.init is None:
+        raise UserError("--norm fixed keeps the statistics of trained weights: name them with --init")
     device = pick_device(config.run.device)
     torch.manual_seed(config.run.seed)
     settings = kind.encoder_config(config.method, config.encoder)

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from manyview.errors import UserError
 
@@ -12,10 +12,13 @@ UNREADABLE = "unreadable.txt"  # images that could not be read, with reasons
 CHECKPOINTS = "checkpoints"  # a directory
 SNAPSHOTS = "snapshots"  # a directory of encoders during training
 TENSORBOARD = "tensorboard"  # a directory
+LOGGERS = "loggers.json"  # what W&B and MLflow call the run, so that it goes on there when it is resumed
 ENCODER = "encoder.safetensors"  # written after the last step
 START = "start.safetensors"  # the encoder before the first step, where the run began from given weights
 EVALUATIONS = "evaluations.json"
 PAGE = "report.html"
+
+LoggerName = Literal["tensorboard", "wandb", "mlflow"]
 
 # Settings that had another name in 0.1.0, whose runs can be resumed.
 RENAMED = {f"watch_{name}": f"contrast_{name}" for name in ("every", "data", "t_neg")}

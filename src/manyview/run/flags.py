@@ -25,6 +25,7 @@ from manyview.run.auto import Machine, automatic, usual
 from manyview.run.choices import Choices
 from manyview.run.duration import seconds
 from manyview.run.files import RENAMED
+from manyview.run.loggers import check_loggers
 from manyview.run.normalisation import measured
 
 HELP = {"-h", "--help"}
@@ -82,6 +83,7 @@ def parse_run(
         parse_config(method, words, default, whose=whose, prog=prog)  # which ends with the help
     config = parse_config(method, words, presets.paper(method, *blank), prog=prog)
     bounds.check(config)
+    check_loggers(config.run.log_to)
     if config.run.time is not None:
         seconds(config.run.time)
         if steps := {"epochs", "max_steps"} & named_in(words):
@@ -97,7 +99,8 @@ def parse_run(
     else:
         default = presets.named(asked, method, *blank, source, views=views)
         if card is not None:
-            default, reasons = adapted(Choices(default, config, given), card, source, views)
+            full = parse_config(method, words, default, prog=prog)
+            default, reasons = adapted(Choices(full, config, given), card, source, views)
     config = presets.at_equal_cost(method, parse_config(method, words, default, prog=prog))
     if weights is not None:  # with the tag of timm's default weights, which may change
         config = replace(config, encoder=replace(config.encoder, init=weights.name))

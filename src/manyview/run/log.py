@@ -1,29 +1,32 @@
-"""Logs each step: to metrics.jsonl, to TensorBoard, and to a progress bar or plain lines."""
+"""Logs each step: to metrics.jsonl, to loggers, and to a progress bar or plain lines."""
 
 import json
 import os
 import time
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from torch.utils.tensorboard import SummaryWriter
 
 from manyview.atomic import replacing
-from manyview.run.files import METRICS, TENSORBOARD
+from manyview.run.files import METRICS
+from manyview.run.loggers import Logger
 
 
 class Log:
     """Every step is logged exactly once, also after a resume: lines from step `start` on are removed first."""
 
-    def __init__(self, run: Path, console: Console, *, start: int, steps: int, every: int) -> None:
+    def __init__(
+        self, run: Path, console: Console, loggers: Sequence[Logger], *, start: int, steps: int, every: int
+    ) -> None:
         self.console, self.start, self.steps, self.every = console, start, steps, every
         path = run / METRICS
         _truncate(path, start)
         self.file = open(path, "a", encoding="utf-8")  # noqa: SIM115 - closed in __exit__
-        self.board = SummaryWriter(str(run / TENSORBOARD), purge_step=start)
+        self.loggers = loggers
         self.progress = Progress(
             TextColumn("step"),
             MofNCompleteColumn(),
@@ -46,12 +49,20 @@ class Log:
         self.progress.stop()
         self.flush()
         self.file.close()
-        self.board.close()
+        if kind is not None:
+            for logger in self.loggers:
+                logger.close("interrupted")
+
+    def publish(self, page: Path) -> None:
+        """After the last step, when there is a page: loggers get it, and are closed."""
+        for logger in self.loggers:
+            logger.page(page)
+            logger.close("finished")
 
     def write(self, step: int, metrics: dict[str, float]) -> None:
         self.file.write(json.dumps({"step": step, **metrics}) + "\n")
-        for name, value in metrics.items():
-            self.board.add_scalar(name, value, step)
+        for logger in self.loggers:
+            logger.write(step, metrics)
         text = (
             f"loss {metrics['loss']:.3f}  lr {metrics['lr']:.3g}  "
             f"{metrics['images_per_s']:.0f} images/s  waiting {metrics['wait']:.0%}"

@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -30,6 +31,7 @@ from manyview.run.announce import announce, environment
 from manyview.run.build import Training, build
 from manyview.run.files import CHECKPOINTS, CONFIG, ENCODER, METRICS, START, UNREADABLE, fingerprint, kept, read_config
 from manyview.run.log import Log
+from manyview.run.loggers import open_loggers
 from manyview.run.saved import read_settings, saved_config
 from manyview.run.signals import deferred_signals
 from manyview.run.start import LOOKS, Watch, told
@@ -41,6 +43,7 @@ from manyview.views import Augment
 # These may change when a run is resumed: they decide where and how fast it runs, not what it computes.
 FREE = {
     *("out", "config", "preset", "time", "dry_run", "device", "compile", "checkpoint_every", "keep", "log_every"),
+    "log_to",
     *("data", "workers"),
 }
 
@@ -153,8 +156,11 @@ def finish(run: Path, config: AnyConfig, source: Source, training: Training, *, 
     watch = Watch(run, config, training)
     with ExitStack() as stack:
         pending = stack.enter_context(deferred_signals())  # first, so that the log is closed before signals act again
-        log = Log(run, console, start=start, steps=training.steps, every=config.run.log_every) if writes else None
-        if log is not None:
+        log: Log | None = None
+        if writes:
+            tell = partial(console.print, style="yellow", markup=False, soft_wrap=True)
+            loggers = open_loggers(config.run.log_to, run, logged(run), start, tell)
+            log = Log(run, console, loggers, start=start, steps=training.steps, every=config.run.log_every)
             stack.enter_context(log)
         steps = train(
             training.method,
@@ -216,10 +222,18 @@ def finish(run: Path, config: AnyConfig, source: Source, training: Training, *, 
                 "lower --lr"
                 f"{', with --precision bf16' * (config.optim.precision == 'fp16')}, or with --clip-grad 1"
             ) from error
-    if writes:
+    if log is not None:
         write(run / ENCODER, training.method.encoder.backbone.state_dict(), training.card)
-        report(run, source, training.augment, console)
+        log.publish(report(run, source, training.augment, console))
     return run
+
+
+def logged(run: Path) -> dict[str, Any]:
+    """What loggers are told of a run besides its metrics."""
+    facts = read_config(run)
+    method = {"name": facts["method"], **facts["config"]["method"]}
+    others = {name: facts.get(name) for name in ("version", "start", "environment")}
+    return {**facts["config"], "method": method, "images": facts["data"], **others}
 
 
 def waits_for(device: torch.device) -> bool:
@@ -258,18 +272,20 @@ def begin(weights: Weights, config: AnyConfig, training: Training, console: Cons
 
 
 def report(
-    run: Path, source: Source | None, augment: Augment | None, console: Console, *, against: Path | None = None
+    run: Path, source: Source | None, augment: Augment | None, console: Console, *, against: str | None = None
 ) -> Path:
-    """Writes report.html: with pictures if there is a `source`, and compared with the encoder `against` if given."""
+    """Writes report.html: with pictures if there is a `source`, and compared with the encoder `against` if given. Of a
+    run that is not finished it shows the encoder of the newest checkpoint."""
+    encoder = load(run) if source is not None and ((run / ENCODER).exists() or kept(run / CHECKPOINTS)) else None
     pictures = versus = None
-    if source is not None and against is not None:
+    if source is not None and encoder is not None and against is not None:
         with console.status("comparing neighbours"):
-            versus = beside(run, against, source)
-    if source is not None and augment is not None and (run / ENCODER).exists():
-        encoder = load(run)
+            versus = beside(run, encoder, against, source)
+    if source is not None and augment is not None:
         seed = int(read_config(run)["config"]["run"]["seed"])
+        random = None if encoder is None else random_like(encoder, seed)
         with console.status("drawing the report"):
-            pictures = collect(source, augment, encoder, random_like(encoder, seed))
+            pictures = collect(source, augment, encoder, random)
     return write_report(run, pictures, versus=versus)
 
 
