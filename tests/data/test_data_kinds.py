@@ -80,12 +80,15 @@ STORED: dict[str, Callable[[Numbers], io.BytesIO]] = {
 @pytest.mark.parametrize("layout", STORED)
 @pytest.mark.parametrize("dtype", ["uint8", "uint16"])
 @pytest.mark.parametrize("channels", [2, 3, 4, 5, 12])
-def test_tiffs_of_many_channels_keep_every_value(layout: str, dtype: str, channels: int) -> None:
+def test_tiffs_of_many_channels_keep_every_value(
+    layout: str, dtype: str, channels: int, caplog: pytest.LogCaptureFixture
+) -> None:
     values = numbers(9, 14, channels, dtype=dtype)
     found = hwc(decode(STORED[layout](values), Pixels(channels, dtype == "uint16")))
     assert found.dtype == values.dtype
     assert (found == values).all()
     assert header(STORED[layout](values)) == ((9, 14), 1, dtype == "uint16")
+    assert caplog.records == [], "nothing is said of a file that is read"
 
 
 @pytest.mark.parametrize("count", [1, 3, 4])

@@ -1,5 +1,6 @@
 """Images in files: what their headers say, and their pixels as a sample stores them. Any file may be broken."""
 
+import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -48,8 +49,10 @@ _TIFF_STARTS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 _PNG_BITS = 24  # the byte that says how many a channel has
 _BITS, _SAMPLES, _DEPTH = 258, 277, 32_997  # tags of a TIFF
 
-# Pillow warns of odd metadata; all that matters here is whether the pixels can be had.
+# Pillow warns of odd metadata; all that matters here is whether the pixels can be had. So it is with channels that are
+# too many for it.
 warnings.filterwarnings("ignore", module=r"PIL\.")
+logging.getLogger("PIL.TiffImagePlugin").setLevel(logging.CRITICAL)
 
 
 class Header(NamedTuple):
