@@ -69,11 +69,11 @@ class DataConfig:
     """The training data."""
 
     data: str
-    """`scenes` (built in), a folder of images, a .tar of images, a folder or pattern of .tar files (in quotes:
-    'a/train-*.tar', 'a/train-{000..099}.tar'), a packed file, or cifar10:DIR, cifar100:DIR, stl10:DIR, imagenet:DIR,
-    imagenet100:DIR."""
+    """`scenes` (built in), a folder of images, a .tar or .parquet of images, a folder or pattern of .tar or .parquet
+    files (in quotes: 'a/train-*.tar', 'a/train-{000..099}.tar'), hf:OWNER/NAME[@REVISION] (a set on the Hugging Face
+    hub), a packed file, or cifar10:DIR, cifar100:DIR, stl10:DIR, imagenet:DIR, imagenet100:DIR."""
     unlabelled: bool = False
-    """Do not take the first directory level of a folder or tar as labels."""
+    """Do not take the first directory level of a folder or tar, or the labels in a parquet file, as labels."""
     subset: Annotated[int | None, Positive] = None
     """Train on at most N images, drawn at random. --imbalance is applied to these."""
     imbalance: Literal["none", "linear", "exponential"] = "none"

@@ -8,7 +8,7 @@ import tyro
 
 from manyview.bounds import NotNegative, Positive
 from manyview.cli.shared import console, names, parsed
-from manyview.errors import UserError
+from manyview.errors import UserError, naming
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ class Reproduce:
         import torch
 
         from manyview import reproduce
+        from manyview.data.hub import pinned
 
         out = self.out / "quick" if self.quick else self.out
         results = self.results or out / "results"
@@ -64,9 +65,11 @@ class Reproduce:
         if self.scale == "paper" and self.data is None and recipe.takes_images:
             raise UserError(f"--scale paper needs --data with the paper's images ({recipe.paper_setup})")
         torch.set_num_threads(self.threads)
+        with naming("--data"):
+            data = pinned(self.data or "scenes")
         setting = reproduce.Setting(
             self.scale,
-            self.data or "scenes",
+            data,
             seed_numbers(self.seeds),
             steps=self.steps,
             quick=self.quick,

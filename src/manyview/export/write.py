@@ -45,10 +45,10 @@ def export(spec: str | Path, out: str | Path, format: Format) -> Exported:
     if out.suffix != ending and (ending or others):
         wanted = f"end in {ending}" if ending else "name a folder"
         raise UserError(f"--out {out} must {wanted}{f', or say --format {others[0]}' if others else ''}")
-    weights = announced(open_weights(spec))
-    check(weights.card, format)
-    encoder = as_frozen(weights)  # only what loads is handed on
     with out_file(out, folder=not ending):
+        weights = announced(open_weights(spec))
+        check(weights.card, format)
+        encoder = as_frozen(weights)  # only what loads is handed on
         loading = WRITERS[format](Job(encoder, weights, Path(spec).expanduser(), out))
     size = sum(file.stat().st_size for file in ([out] if out.is_file() else out.iterdir()))
     return Exported(out, weights.card, encoder.num_features, size, loading)

@@ -13,6 +13,7 @@ import tyro
 from manyview import bounds, distributed
 from manyview.config import AnyConfig, Config, DataConfig, RunConfig
 from manyview.data import Camera, Source, fewer, from_files, imbalanced, open_source
+from manyview.data.hub import is_on_hub, pinned
 from manyview.data.missing import Incomplete
 from manyview.data.scenes import Scenes
 from manyview.encoders import Weights
@@ -89,6 +90,9 @@ def parse_run(
         if steps := {"epochs", "max_steps"} & named_in(words):
             flag = min(steps).replace("_", "-")
             raise UserError(f"--time {config.run.time} and --{flag} both say how long to train: leave one out")
+    if settled := commits(config):
+        words = [*words, *settled]
+        config = parse_config(method, words, presets.paper(method, *blank), prog=prog)
     source = opening(method, config)
     given, views, machine = named_in(words), method.view_count(config.method), Machine.here(config.run.device)
     weights = given_weights(config, given, usual(machine))
@@ -105,6 +109,17 @@ def parse_run(
     if weights is not None:  # with the tag of timm's default weights, which may change
         config = replace(config, encoder=replace(config.encoder, init=weights.name))
     return Parsed(measured(config, source), source, weights, reasons)
+
+
+def commits(config: AnyConfig) -> list[str]:
+    """Flags that name sets of the hub by their commit, which the run is to keep: branches move on. All ranks have the
+    answer that rank 0 got."""
+    words = []
+    for flag, data in (("--data", config.data.data), ("--contrast-data", config.run.contrast_data)):
+        if data is not None and is_on_hub(data):
+            with naming(flag):
+                words += [flag, *distributed.everyone([pinned(data)] if distributed.rank() == 0 else [])]
+    return words
 
 
 def named_in(words: list[str]) -> set[str]:
