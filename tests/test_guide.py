@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import load_file
 from torchvision.datasets import FakeData
 
@@ -115,7 +116,10 @@ def test_what_was_learnt_is_used_and_fine_tuned(place: Path) -> None:
     save_backbone("resnet18.safetensors", network, image_size=32, mean=channels, std=channels)
     images = torch.rand(4, 3, 32, 32)
     use, (from_timm, taken_out) = blocks("Using what was learnt")[0], blocks("Fine-tuning")
-    assert run(use, {"runs/photos": "resnet18.safetensors"}, images=images)["features"].shape == (4, 512)
+    Image.new("RGB", (60, 40), "orange").save("cat.jpg")
+    found = run(use, {"runs/photos": "resnet18.safetensors"}, images=images)
+    assert found["features"].shape == (4, 512)
+    assert found["of_one"].shape == (1, 512)
     command = re.search(r"^# manyview (.*)$", from_timm, re.MULTILINE)
     assert command is not None
     words = command[1].replace("runs/photos", "resnet18.safetensors").replace("resnet50", "exported").split()

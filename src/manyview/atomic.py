@@ -35,22 +35,15 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[IO[bytes]]:
-    """The file that a user names by --out, for which all commands have one rule: its directory is made where it is not
-    there, and what was there is replaced, as a whole and at the end."""
-    refuse_directory(path)
+def out_file(path: Path, way_out: str = "choose another place", *, folder: bool = False) -> Iterator[None]:
+    """Around what writes the file that a user names by --out. All commands have one rule: its directory is made where
+    it is not there, and a file that was there is replaced, as a whole and at the end. `folder`: it may be one."""
+    if path.is_dir() and not folder:  # told before the work
+        raise UserError(f"--out {path} is a directory: name a file")
     try:
-        with replacing(path) as file:
-            yield file
+        yield
     except OSError as error:
-        reason = error.strerror or error
-        raise UserError(f"--out {path} cannot be written ({reason}): choose another place") from error
-
-
-def refuse_directory(path: Path) -> None:
-    """Before the work, which the rename at the end would otherwise make vain."""
-    if path.is_dir():
-        raise UserError(f"--out {path} is a directory: name a file in it")
+        raise UserError(f"--out {path} cannot be written ({error.strerror or error}): {way_out}") from error
 
 
 @contextmanager

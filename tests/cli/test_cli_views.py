@@ -51,7 +51,7 @@ def test_mistakes_about_views_cost_one_line_each(tmp_path: Path, capsys: pytest.
     assert "'3' is no view" in mistake(capsys, *words, "--method", "cmc", "--views", "3")
     (tmp_path / "none").write_text("a file")
     assert "views.png cannot be written" in mistake(capsys, *words)
-    assert "is a directory: name a file in it" in mistake(capsys, *words[:-1], str(tmp_path))
+    assert "is a directory: name a file" in mistake(capsys, *words[:-1], str(tmp_path))
 
 
 def test_images_that_cannot_be_read_are_not_drawn(tmp_path: Path) -> None:

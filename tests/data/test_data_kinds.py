@@ -80,12 +80,28 @@ STORED: dict[str, Callable[[Numbers], io.BytesIO]] = {
 @pytest.mark.parametrize("layout", STORED)
 @pytest.mark.parametrize("dtype", ["uint8", "uint16"])
 @pytest.mark.parametrize("channels", [2, 3, 4, 5, 12])
-def test_tiffs_of_many_channels_keep_every_value(layout: str, dtype: str, channels: int) -> None:
+def test_tiffs_of_many_channels_keep_every_value(
+    layout: str, dtype: str, channels: int, caplog: pytest.LogCaptureFixture
+) -> None:
     values = numbers(9, 14, channels, dtype=dtype)
     found = hwc(decode(STORED[layout](values), Pixels(channels, dtype == "uint16")))
     assert found.dtype == values.dtype
     assert (found == values).all()
     assert header(STORED[layout](values)) == ((9, 14), 1, dtype == "uint16")
+    assert caplog.records == [], "nothing is said of a file that is read"
+
+
+@pytest.mark.parametrize("how", [{}, {"compression": "deflate", "predictor": True}, {"tile": (16, 16)}])
+@pytest.mark.parametrize("byteorder", ["<", ">"])
+def test_colours_of_16_bits_need_no_tifffile(
+    how: dict[str, object], byteorder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = numbers(18, 20, 4)
+    three = tiff(values[..., :3], photometric="rgb", byteorder=byteorder, **how)
+    four = tiff(values, photometric="rgb", extrasamples=["unassalpha"], byteorder=byteorder, **how)
+    monkeypatch.setitem(sys.modules, "tifffile", None)
+    assert (hwc(decode(three, Pixels(3, deep=True))) == values[..., :3]).all()
+    assert (hwc(decode(four, Pixels(4, deep=True))) == values).all()
 
 
 @pytest.mark.parametrize("count", [1, 3, 4])
@@ -336,6 +352,7 @@ WHOLE: dict[str, Callable[[], io.BytesIO]] = {
     "16-bit tiff": lambda: tiff(numbers(12, 14, 5), planarconfig="contig"),
     "deflated tiff": lambda: tiff(numbers(12, 14, 5), planarconfig="separate", compression="deflate", rowsperstrip=3),
     "tiff of pages": lambda: tiff(numbers(5, 12, 14)),
+    "16-bit rgb tiff": lambda: tiff(numbers(12, 14, 3), photometric="rgb", compression="deflate"),
     "8-bit tiff": lambda: tiff(numbers(12, 14, 3, dtype="uint8"), photometric="rgb"),
     "float tiff": lambda: tiff(np.random.default_rng(0).random((12, 14), dtype=np.float32)),
     "16-bit png": lambda: png(numbers(12, 14, 3)),

@@ -156,7 +156,7 @@ def test_an_existing_file_is_replaced_once_the_new_one_is_whole(tmp_path: Path) 
     assert len(Packed(path)) == 3
     assert len(pack(Numbers(2), path, progress=False)) == 2
     assert reader.read(2)["image"].shape == Packed(path).read(1)["image"].shape, "who reads the old one goes on"
-    with pytest.raises(UserError, match=r"is a directory: name a file in it"):
+    with pytest.raises(UserError, match=r"is a directory: name a file"):
         pack(Numbers(2), tmp_path)
 
 

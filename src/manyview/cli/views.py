@@ -7,7 +7,7 @@ from typing import Annotated
 
 from manyview import bounds
 from manyview.arguments import asked_for_help, explain, flags_of, read
-from manyview.atomic import writing
+from manyview.atomic import out_file, replacing
 from manyview.bounds import Positive
 from manyview.cli.shared import console, missing_from, use_threads
 
@@ -51,7 +51,7 @@ class Views:
         shown = dict(islice(readable(source, order), self.samples))
         images, ids = list(shown.values()), [source.id(number) for number in shown]
         split = method.encoder_config(config.method, config.encoder).split
-        with writing(self.out) as file:
+        with out_file(self.out), replacing(self.out) as file:
             file.write(png(picture(images, augment, index=list(shown), names=ids, split=split)))
         view, area = config.views, augment.policy.scale[0]
         what = f"views of {view.image_size} px, augmentation {view.augment}, crops from {area:.0%} of the area"

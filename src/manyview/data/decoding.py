@@ -1,5 +1,7 @@
 """Images in files: what their headers say, and their pixels as a sample stores them. Any file may be broken."""
 
+import logging
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -43,13 +45,21 @@ TIFFS = (".tif", ".tiff")
 # Named, because Pillow would otherwise try everything it knows, PostScript interpreters included.
 _FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "PPM", "GIF")
 _TO_RGB = 3  # torchvision's ImageReadMode.RGB
-_LOW_BYTES = {"RGB;16B": "RGB;16L", "RGBA;16B": "RGBA;16L"}  # how Pillow reads 16 bits: as big-endian, little-endian
+# How Pillow takes the high byte of 16 bits, and how it takes the low one: as if they were in the other order.
+_NATIVE = "16L" if sys.byteorder == "little" else "16B"
+_LOW_BYTES = {
+    f"{mode};{high}": f"{mode};{low}"
+    for mode in ("RGB", "RGBA")
+    for high, low in (("16B", "16L"), ("16L", "16B"), ("16N", "16B" if _NATIVE == "16L" else "16L"))
+}
 _TIFF_STARTS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 _PNG_BITS = 24  # the byte that says how many a channel has
 _BITS, _SAMPLES, _DEPTH = 258, 277, 32_997  # tags of a TIFF
 
-# Pillow warns of odd metadata; all that matters here is whether the pixels can be had.
+# Pillow warns of odd metadata; all that matters here is whether the pixels can be had. So it is with channels that are
+# too many for it.
 warnings.filterwarnings("ignore", module=r"PIL\.")
+logging.getLogger("PIL.TiffImagePlugin").setLevel(logging.CRITICAL)
 
 
 class Header(NamedTuple):
@@ -89,8 +99,8 @@ def decode(file: IO[bytes], pixels: Pixels = RGB, value_range: Range | None = No
                     found = _jpeg(file) if image.format == "JPEG" else None
                     if found is not None:
                         return found
-                if _png_bits(file) > 8 and image.format == "PNG" and image.tile[0].args in _LOW_BYTES:
-                    values, opacity = _deep_png(image, file, pixels.channels)
+                if _raw_mode(image) in _LOW_BYTES:
+                    values, opacity = _deep(image, file, pixels.channels)
                 else:
                     values = numbers_of(image, pixels.channels)
         if turn != 1:
@@ -177,15 +187,25 @@ def _jpeg(file: IO[bytes]) -> Tensor | None:
     return pixels
 
 
-def _deep_png(image: ImageFile, file: IO[bytes], channels: int) -> tuple[Numbers, Numbers | None]:
-    """Of 16 bits and several channels: (H, W, S), and opacity where it is none of them. Pillow gives the high bytes,
-    and the low ones if it is told that they come first. (torchvision would give both, and crash on damaged files.)"""
+def _deep(image: ImageFile, file: IO[bytes], channels: int) -> tuple[Numbers, Numbers | None]:
+    """Of colours with 16 bits, of which Pillow gives 8, in two halves: (H, W, S), and opacity where it is none of them.
+    (torchvision would give all bits of a PNG, and crash on damaged ones.)"""
     high = np.array(image)
     file.seek(0)
-    with Image.open(file, formats=("PNG",)) as other:
-        other.tile = [tile._replace(args=_LOW_BYTES[str(tile.args)]) for tile in other.tile]
+    with Image.open(file, formats=("PNG", "TIFF")) as other:
+        low = _LOW_BYTES[_raw_mode(other)]
+        other.tile = [
+            tile._replace(args=low if isinstance(tile.args, str) else (low, *(tile.args or ())[1:]))
+            for tile in other.tile
+        ]
         values = (high.astype(np.uint16) << 8) | np.array(other)
     return without_opacity(values) if values.shape[2] == 4 != channels else (values, None)
+
+
+def _raw_mode(image: ImageFile) -> str:
+    """How the bytes of a pixel lie in a PNG or a TIFF."""
+    args: Any = image.tile[0].args if image.tile and image.format in ("PNG", "TIFF") else ""
+    return str(args[0]) if args and isinstance(args, tuple) else str(args)
 
 
 def _png_bits(file: IO[bytes]) -> int:
@@ -196,7 +216,7 @@ def _png_bits(file: IO[bytes]) -> int:
     return bits[0] if bits else 8
 
 
-def _is_for_tifffile(image: Image.Image, channels: int) -> bool:
+def _is_for_tifffile(image: ImageFile, channels: int) -> bool:
     """Whether it has channels, bits or pages that Pillow would leave out."""
     if image.format != "TIFF":
         return False
@@ -205,7 +225,7 @@ def _is_for_tifffile(image: Image.Image, channels: int) -> bool:
         return True
     if count == 1:
         return channels > 1 and getattr(image, "n_frames", 1) == channels
-    deep: bool = max(_tiff_tag(image, _BITS, (8,))) > 8
+    deep = max(_tiff_tag(image, _BITS, (8,))) > 8 and _raw_mode(image) not in _LOW_BYTES
     return deep or count == channels != len(image.getbands())
 
 

@@ -15,7 +15,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from manyview.atomic import refuse_directory, replacing
+from manyview.atomic import out_file, replacing
 from manyview.data.loader import processors, read_ahead
 from manyview.data.source import (
     UNREADABLE_SHARE,
@@ -165,8 +165,9 @@ def pack(source: Source, path: str | Path, *, image_size: int | None = None, pro
     With `image_size` S the shorter side is resized to S (bilinear, antialiased) and the centre S × S cut out. Without
     it the images must have one size.
     """
-    refuse_directory(Path(path))
-    return _pack(source, Path(path), image_size, progress, otherwise="choose a place with room for it")
+    with out_file(Path(path), "choose a place with room for it"):
+        _write(source, Path(path), image_size, progress)
+    return Packed(path)
 
 
 def pack_once(source: Source, path: Path, *, labelled: bool = True) -> Packed:
@@ -180,7 +181,12 @@ def pack_once(source: Source, path: Path, *, labelled: bool = True) -> Packed:
         except UserError:
             note(f"{path} is damaged and will be made again")
     began = time.monotonic()
-    packed = _pack(source, path, None, progress=True, otherwise="set MANYVIEW_CACHE to a directory with room for it")
+    try:
+        _write(source, path, None, progress=True)
+    except OSError as error:
+        way_out = "set MANYVIEW_CACHE to a directory with room for it"
+        raise UserError(f"'{path}' cannot be written ({error.strerror}): {way_out}") from error
+    packed = Packed(path)
     note(
         f"packed {len(packed):,} images of '{source.name}' into {path} "
         f"({path.stat().st_size / 2**20:,.1f} MiB, {time.monotonic() - began:.1f} s) for this and later runs"
@@ -210,16 +216,8 @@ def _read(source: Source, index: int) -> dict[str, Tensor] | Unreadable:
         return reason
 
 
-def _pack(source: Source, path: Path, image_size: int | None, progress: bool, otherwise: str) -> Packed:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _write(source, path, image_size, progress)
-    except OSError as error:
-        raise UserError(f"'{path}' cannot be written ({error.strerror}): {otherwise}") from error
-    return Packed(path)
-
-
 def _write(source: Source, path: Path, image_size: int | None, progress: bool) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
     size = (image_size, image_size) if image_size else source.size or _first_size(source)
     chunk = max(1, min(256, _CHUNK_BYTES // (pixel_bytes(source) * size[0] * size[1])))
     starts = range(0, len(source), chunk)

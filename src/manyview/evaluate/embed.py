@@ -4,8 +4,7 @@ import json
 import shutil
 import time
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal, Unpack
@@ -17,7 +16,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from manyview import distributed
-from manyview.atomic import refuse_directory, replacing
+from manyview.atomic import out_file, replacing
 from manyview.data.source import Source, note
 from manyview.encoders import FrozenEncoder
 from manyview.encoders.preparation import Preparation
@@ -27,6 +26,7 @@ from manyview.evaluate.features import Pass, checksum, computed, frozen, in_batc
 Format = Literal["npz", "parquet"]
 BATCHES = 16  # of a part: what a crash costs each process at most
 MANIFEST = "manifest.json"
+GOES_ON = "make room, or choose another place; the same command goes on from the parts that are done"
 
 
 @dataclass(frozen=True)
@@ -54,12 +54,11 @@ def embed(
     others return, with a count of 0, when their share is done.
     """
     out = Path(out)
-    refuse_directory(out)
     write = _WRITERS[format or ("parquet" if out.suffix == ".parquet" else "npz")]()
     encoder.to(how.get("device"))
     size = how.get("batch_size", 256)
     batches, prepared = in_batches(source, size), str(Preparation(source.size, encoder.image_size))
-    with _writing(out):
+    with out_file(out, GOES_ON):
         parts = _Parts.begun(
             out,
             {
@@ -86,7 +85,7 @@ def embed(
             kept.append(index)
             rows += features.values()
             if done % BATCHES == 0 or done == len(wanted):
-                with _writing(out):
+                with out_file(out, GOES_ON):
                     parts.write(missing[(done - 1) // BATCHES], torch.cat(kept), torch.cat(rows or [torch.empty(0, 0)]))
                 kept, rows = [], []
     if distributed.rank() > 0:
@@ -96,7 +95,7 @@ def embed(
     if not len(index):
         raise none_readable(source)
     joined = (parts.read(part, "embeddings") for part in range(count))
-    with _writing(out):
+    with out_file(out, GOES_ON):
         with replacing(out) as file:
             write(file, source, index, (rows for rows in joined if len(rows)))
         shutil.rmtree(parts.folder)
@@ -155,17 +154,6 @@ class _Parts:
             raise UserError(
                 f"{self.path(part)} cannot be read ({error}): remove it and start the same command again"
             ) from error
-
-
-@contextmanager
-def _writing(out: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise UserError(
-            f"--out {out} cannot be written ({error.strerror or error}): make room, or choose another place; the same "
-            "command goes on from the parts that are done"
-        ) from error
 
 
 # The formats. A writer gets the numbers of the samples (n,) and their rows (m, F), (m′, F) … in the same order.

@@ -43,7 +43,7 @@ def splits(data: str, test_data: str | None = None, *, camera: Camera = KINECT_M
             )
         return Split(train, match_classes(test, train.classes), test.name)
     try:
-        test = _labelled(open_source(data, split="test"), f"--data {data}")
+        test = _labelled(open_source(data, split="test", camera=camera), f"--data {data}")
     except NoTestSplit:
         train, test = holdout(train, HELD_OUT)
         return Split(train, test, f"{HELD_OUT:.0%} held out by hash".replace("%", " %"))
@@ -96,7 +96,7 @@ def match_classes(test: Source, classes: tuple[str, ...]) -> Source:
 def open_test(data: str, *, camera: Camera = KINECT_MM) -> Source:
     """The test split of a set that has one, and all samples of a set that has none."""
     try:
-        return open_source(data, split="test")
+        return open_source(data, split="test", camera=camera)
     except NoTestSplit:
         return open_source(data, camera=camera)
 

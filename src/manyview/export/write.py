@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from manyview.atomic import refuse_directory
+from manyview.atomic import out_file
 from manyview.encoders import Card, announced, as_frozen, open_weights
 from manyview.errors import UserError
 from manyview.export import detectron2, hub, onnx, statedict
@@ -45,14 +45,10 @@ def export(spec: str | Path, out: str | Path, format: Format) -> Exported:
     if out.suffix != ending and (ending or others):
         wanted = f"end in {ending}" if ending else "name a folder"
         raise UserError(f"--out {out} must {wanted}{f', or say --format {others[0]}' if others else ''}")
-    if ending:
-        refuse_directory(out)
-    weights = announced(open_weights(spec))
-    check(weights.card, format)
-    encoder = as_frozen(weights)  # only what loads is handed on
-    try:
+    with out_file(out, folder=not ending):
+        weights = announced(open_weights(spec))
+        check(weights.card, format)
+        encoder = as_frozen(weights)  # only what loads is handed on
         loading = WRITERS[format](Job(encoder, weights, Path(spec).expanduser(), out))
-    except OSError as error:
-        raise UserError(f"--out {out} cannot be written ({error.strerror}): choose another place") from error
     size = sum(file.stat().st_size for file in ([out] if out.is_file() else out.iterdir()))
     return Exported(out, weights.card, encoder.num_features, size, loading)
