@@ -69,8 +69,13 @@ class TwoRanks(Command):
 
 def mistake(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     """The one line that a mistake costs."""
-    assert main(list(words)) == 2
-    message = capsys.readouterr().err
-    assert message.count("\n") == 1
-    assert message.startswith("manyview: ")
+    (message,) = mistakes(capsys, *words)
     return message
+
+
+def mistakes(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
+    """The lines of several mistakes, which are told at once."""
+    assert main(list(words)) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert all(line.startswith("manyview: ") for line in lines)
+    return [line.removeprefix("manyview: ") for line in lines]

@@ -1,4 +1,4 @@
-"""Atomic writes (to a temporary file that is synced and renamed), and locks for files that several processes change."""
+"""Atomic writes (to a temporary file that is synced and renamed), output files, and locks between processes."""
 
 import fcntl
 import os
@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
+
+from manyview.errors import UserError
 
 
 @contextmanager
@@ -30,6 +32,25 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[IO[bytes]]:
+    """The file that a user names by --out, for which all commands have one rule: its directory is made where it is not
+    there, and what was there is replaced, as a whole and at the end."""
+    refuse_directory(path)
+    try:
+        with replacing(path) as file:
+            yield file
+    except OSError as error:
+        reason = error.strerror or error
+        raise UserError(f"--out {path} cannot be written ({reason}): choose another place") from error
+
+
+def refuse_directory(path: Path) -> None:
+    """Before the work, which the rename at the end would otherwise make vain."""
+    if path.is_dir():
+        raise UserError(f"--out {path} is a directory: name a file in it")
 
 
 @contextmanager

@@ -1,11 +1,11 @@
 """The range of a setting, beside its field: `lr: Annotated[float, Positive] = 0.03`."""
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, get_type_hints
 
-from manyview.errors import UserError
+from manyview.errors import refuse
 
 MOST_CHANNELS = 1024  # of an image
 
@@ -31,18 +31,32 @@ Finite = Bound(lambda value: -math.inf < value < math.inf, "must be a finite num
 
 
 def check(config: Any) -> None:
-    """Raises a UserError for the first number of a dataclass, or of those in its fields, that is out of its bounds."""
+    """Raises a UserError with a line for each number that is out of its bounds."""
+    refuse(problems(config).values())
+
+
+def problems(config: Any) -> dict[str, str]:
+    """What is wrong with the numbers of a dataclass, or of those in its fields, by the name of the field."""
+    found: dict[str, str] = {}
     hints = get_type_hints(type(config), include_extras=True)
     for field in fields(config):
         value = getattr(config, field.name)
         if is_dataclass(value):
-            check(value)
+            found |= problems(value)
             continue
         own = [each for each in getattr(hints[field.name], "__metadata__", ()) if isinstance(each, Bound)]
         for number in value if isinstance(value, tuple) else (value,):
-            if not isinstance(number, int | float):
-                continue
-            for bound in (Finite, *own):
-                if not bound.holds(number):
-                    shown = str(number).removesuffix(".0")
-                    raise UserError(f"--{field.name.replace('_', '-')} {shown} {bound.demand}")
+            broken = [bound for bound in (Finite, *own) if isinstance(number, int | float) and not bound.holds(number)]
+            if broken and field.name not in found:
+                shown = str(number).removesuffix(".0")
+                found[field.name] = f"--{field.name.replace('_', '-')} {shown} {broken[0].demand}"
+    return found
+
+
+def mended(config: Any, default: Any, names: Collection[str]) -> Any:
+    """The fields `names` as in `default`: with them out of the way, the others can be checked."""
+    values = {}
+    for name in (field.name for field in fields(config)):
+        value, usual = getattr(config, name), getattr(default, name)
+        values[name] = mended(value, usual, names) if is_dataclass(value) else usual if name in names else value
+    return replace(config, **values)

@@ -37,6 +37,8 @@ class RunConfig:
     """Random seed of initial weights, data order and views. The same seed gives the same run."""
     device: str = "auto"
     """cpu, cuda, cuda:1, mps … `auto`: a GPU if there is one. Under torchrun each process takes its own GPU."""
+    threads: Annotated[int | None, Positive] = None
+    """Threads that compute in each process. Default: one per core."""
     compile: bool = False
     """Compile encoders and augmentations with torch.compile. The first steps are slow, later ones faster."""
     checkpoint_every: Annotated[int, Positive] = 1000
@@ -69,11 +71,11 @@ class DataConfig:
     """The training data."""
 
     data: str
-    """`scenes` (built in), a folder of images, a .tar of images, a folder or pattern of .tar files (in quotes:
-    'a/train-*.tar', 'a/train-{000..099}.tar'), a packed file, or cifar10:DIR, cifar100:DIR, stl10:DIR, imagenet:DIR,
-    imagenet100:DIR."""
+    """`scenes` (built in), a folder of images, a .tar or .parquet of images, a folder or pattern of .tar or .parquet
+    files (in quotes: 'a/train-*.tar', 'a/train-{000..099}.tar'), hf:OWNER/NAME[@REVISION] (a set on the Hugging Face
+    hub), a packed file, or cifar10:DIR, cifar100:DIR, stl10:DIR, imagenet:DIR, imagenet100:DIR."""
     unlabelled: bool = False
-    """Do not take the first directory level of a folder or tar as labels."""
+    """Do not take the first directory level of a folder or tar, or the labels in a parquet file, as labels."""
     subset: Annotated[int | None, Positive] = None
     """Train on at most N images, drawn at random. --imbalance is applied to these."""
     imbalance: Literal["none", "linear", "exponential"] = "none"

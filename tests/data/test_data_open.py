@@ -192,7 +192,9 @@ def test_an_unknown_name_or_path_lists_what_is_known(spec: str) -> None:
 
 def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.zip").write_text("")
-    with pytest.raises(UserError, match=r"is a file of another kind: give a directory, a .tar of images or a packed"):
+    with pytest.raises(
+        UserError, match=r"is a file of another kind: give a directory, a .tar of images, a .parquet or a packed"
+    ):
         open_source(str(tmp_path / "a.zip"))
 
 

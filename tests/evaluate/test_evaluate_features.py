@@ -10,9 +10,10 @@ from torchvision.transforms.v2 import functional as TF
 from manyview import counter
 from manyview.data.source import Arrays, Source, Unreadable
 from manyview.encoders import Card, EncoderConfig, FrozenEncoder, build_backbone, build_encoder
+from manyview.encoders.preparation import Preparation
 from manyview.errors import UserError
 from manyview.evaluate import features as features_module
-from manyview.evaluate.features import Preparation, extract, extract_all, extract_layers, probe_features
+from manyview.evaluate.features import extract, extract_all, extract_layers, probe_features
 from manyview.evaluate.knn import Knn, knn_accuracy
 
 torch.set_num_threads(1)

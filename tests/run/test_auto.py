@@ -14,7 +14,7 @@ from manyview.run.auto import Machine, activations, automatic, power_of_two
 from manyview.run.build import build, check_division
 from manyview.run.choices import AS_ASKED
 from manyview.run.duration import in_words, seconds
-from manyview.run.flags import named_in, parse_run
+from manyview.run.flags import parse_run
 from manyview.run.pace import contrast_every
 
 LAPTOP, WORKSTATION = Machine(cores=8), Machine(cores=32, gpu=24e9, bf16=True)
@@ -98,7 +98,9 @@ def test_what_the_user_asks_for_stays_and_the_rest_follows() -> None:
     assert (config.optim.batch_size, config.method.queue_size, config.method.mask_own) == (15, 9, False)
     assert config.encoder.bn_splits == 1  # 15 samples cannot be halved
     assert config.optim.epochs == 3
-    assert {name for name, reason in reasons.items() if reason == AS_ASKED} == named_in(words)
+    assert {name for name, reason in reasons.items() if reason == AS_ASKED} == {
+        word.removeprefix("--").replace("-", "_") for word in words if word.startswith("--")
+    }
     for flags in (["--encoded-views", "60"], ["--accumulate", "3"]):
         config, _ = chosen("jcl", 81, 48, LAPTOP, *flags)
         check_division(config)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running import SMALL_RUN, lines, mistake
+from running import SMALL_RUN, lines, mistakes
 
 from manyview.cli import main
 from manyview.errors import UserError
@@ -90,7 +90,7 @@ def test_an_absent_package_is_said_before_the_data_is_opened(
         check_loggers(["tensorboard", "wandb"])
     check_loggers(["tensorboard", "mlflow"])
     words = ["pretrain", "simclr", "--data", "nowhere", "--out", str(tmp_path / "run"), "--log-to", "wandb"]
-    assert "manyview[wandb]" in mistake(capsys, *words)
+    assert "manyview[wandb]" in mistakes(capsys, *words)[0]
 
 
 def test_the_ids_of_services_are_kept_beside_each_other(tmp_path: Path) -> None:

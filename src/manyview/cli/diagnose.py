@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-import tyro
-
+from manyview.arguments import Positional
 from manyview.cli.shared import console, parsed
 
 COLOURS = {"problem": "red", "warning": "yellow", "good": "green", "normal": "none", "unknown": "dim"}
@@ -14,7 +14,7 @@ COLOURS = {"problem": "red", "warning": "yellow", "good": "green", "normal": "no
 class Diagnose:
     """Find problems of a run and say what to do about them."""
 
-    run: tyro.conf.Positional[Path]
+    run: Annotated[Path, Positional]
     """Run directory. The run may still be training."""
 
     def __call__(self) -> None:

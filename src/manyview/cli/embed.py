@@ -4,10 +4,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
-import tyro
-
+from manyview.arguments import Called, Positional
 from manyview.bounds import NotNegative, Positive
-from manyview.cli.shared import console, names, opened, parsed, ranks
+from manyview.cli.shared import console, names, opened, parsed, ranks, use_threads
 
 
 @dataclass(frozen=True)
@@ -15,7 +14,7 @@ class Embed:
     """Write the features of images to a file: ids, embeddings, and labels if there are any. An interrupted command
     goes on when it is given again. Under torchrun the processes share the images."""
 
-    run: tyro.conf.Positional[str]
+    run: Annotated[str, Positional]
     """Run directory, encoder file, weights of another program, or timm:NAME."""
     data: str
     """Images: anything that `pretrain --data` takes."""
@@ -34,12 +33,14 @@ class Embed:
     Kinect's."""
     value_range: tuple[float, float] | None = None
     """LOW HIGH: the values of image files that are black and white. Default: those of the run."""
-    images_per_pass: Annotated[int, Positive, tyro.conf.arg(aliases=("--batch-size",))] = 256
+    images_per_pass: Annotated[int, Positive, Called(("--batch-size",))] = 256
     """Images per forward pass of the encoder."""
     workers: Annotated[int | Literal["auto"], NotNegative] = "auto"
     """Processes that read and decode. `auto`: 0 for packed sets, else one per processor."""
     device: str = "auto"
     """cpu, cuda, …"""
+    threads: Annotated[int | None, Positive] = None
+    """Threads that compute. Default: one per core."""
 
     def __call__(self) -> None:
         from manyview import distributed
@@ -49,6 +50,7 @@ class Embed:
         from manyview.evaluate.split import camera_of
         from manyview.run.device import pick_device
 
+        use_threads(self.threads)
         encoder = load(self.run)
         if self.view is not None:
             encoder = encoder.only(names(self.view))

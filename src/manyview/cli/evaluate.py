@@ -4,11 +4,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
 
-import tyro
-
-from manyview import bounds
+from manyview.arguments import Called, Positional, asked_for_help
 from manyview.bounds import NotNegative, Positive
-from manyview.cli.shared import console, listed, names
+from manyview.cli.shared import console, first_word, listed, names, parsed, use_threads
 from manyview.evaluate import described, find
 from manyview.run.files import START
 
@@ -23,7 +21,7 @@ P = TypeVar("P", bound="Protocol")
 class Args(Generic[P]):
     """What is evaluated, on which data."""
 
-    run: tyro.conf.Positional[str]
+    run: Annotated[str, Positional]
     """Run directory, finished or not; encoder file; timm:NAME; or a file of weights of another program."""
     data: str
     """Labelled training samples: anything that `pretrain --data` takes. For `recognise` any images."""
@@ -39,7 +37,7 @@ class Args(Generic[P]):
     Kinect's."""
     value_range: tuple[float, float] | None = None
     """LOW HIGH: the values of image files that are black and white. Default: those of the run."""
-    baselines: Annotated[bool, tyro.conf.arg(aliases=("--random",))] = True
+    baselines: Annotated[bool, Called(("--random",))] = True
     """Evaluate the same network with random weights, raw pixels, and what the run started from (--init) too. Only
     `linear-sgd` and `linear-adam` do not, as it would take as long again: ask for them with --against."""
     against: tuple[str, ...] = ()
@@ -50,6 +48,8 @@ class Args(Generic[P]):
     """Processes that read and decode. `auto`: 0 for packed sets, else one per processor."""
     device: str = "auto"
     """cpu, cuda, …"""
+    threads: Annotated[int | None, Positive] = None
+    """Threads that compute. Default: one per core."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class LayerArgs(Args[P]):
 class PassArgs(Args[P]):
     """For protocols without a --batch-size of their own, which makes that name free for the forward passes."""
 
-    images_per_pass: Annotated[int, Positive, tyro.conf.arg(aliases=("--batch-size",))] = 256
+    images_per_pass: Annotated[int, Positive, Called(("--batch-size",))] = 256
     """Images per forward pass of the encoder."""
 
 
@@ -74,26 +74,20 @@ class LayerPassArgs(LayerArgs[P], PassArgs[P]):
 
 
 def run(words: list[str]) -> None:
-    if not words or words[0] in ("-h", "--help"):
+    if asked_for_help(words[:1]):
         lines = {name: " ".join(line.split()) for name, line in described().items()}
         listed("protocol", lines, "manyview evaluate PROTOCOL RUN --data DATA")
         return
-    protocol = find(words[0])
+    protocol = find(first_word("evaluate", "protocol", words))
     batches = any(field.name == "batch_size" for field in fields(protocol))
     by_layer, plain = (LayerArgs, Args) if batches else (LayerPassArgs, PassArgs)
     kind: Any = by_layer if protocol.takes_layers else plain
-    args: Args[Protocol] = tyro.cli(
-        kind[protocol],
-        prog=f"manyview evaluate {words[0]}",
-        description=protocol.title,
-        args=words[1:],
-        config=(tyro.conf.OmitArgPrefixes,),
-    )
-    bounds.check(args)
+    args: Args[Protocol] = parsed(kind[protocol], words[1:], command=f"evaluate {words[0]}", about=protocol.title)
     from manyview.evaluate.run import evaluate, table
     from manyview.evaluate.split import camera_of
     from manyview.run.device import pick_device
 
+    use_threads(args.threads)
     records = evaluate(
         args.run,
         args.protocol,

@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-import tyro
-
+from manyview.arguments import Positional
 from manyview.cli.shared import console, parsed
 
 
@@ -13,7 +12,7 @@ from manyview.cli.shared import console, parsed
 class Export:
     """Write the encoder for other programs."""
 
-    run: tyro.conf.Positional[str]
+    run: Annotated[str, Positional]
     """Run directory, encoder file, weights of another program, or timm:NAME."""
     out: Path
     """What to write: a .safetensors, .onnx or .pkl file, or for `hf` a new folder."""

@@ -7,8 +7,10 @@ from functools import cache
 from importlib.util import find_spec
 from typing import IO, Any, NamedTuple
 
+import numpy as np
 import torch
 from PIL import Image, UnidentifiedImageError, features
+from PIL.ImageFile import ImageFile
 from torch import Tensor
 
 from manyview.data import tiff
@@ -40,10 +42,11 @@ SHALLOW = (".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".bmp", ".gif", ".pbm")  #
 TIFFS = (".tif", ".tiff")
 # Named, because Pillow would otherwise try everything it knows, PostScript interpreters included.
 _FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "PPM", "GIF")
-_TO_RGB, _UNCHANGED = 3, 0  # torchvision's ImageReadMode
+_TO_RGB = 3  # torchvision's ImageReadMode.RGB
+_LOW_BYTES = {"RGB;16B": "RGB;16L", "RGBA;16B": "RGBA;16L"}  # how Pillow reads 16 bits: as big-endian, little-endian
 _TIFF_STARTS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 _PNG_BITS = 24  # the byte that says how many a channel has
-_BITS, _SAMPLES = 258, 277  # tags of a TIFF
+_BITS, _SAMPLES, _DEPTH = 258, 277, 32_997  # tags of a TIFF
 
 # Pillow warns of odd metadata; all that matters here is whether the pixels can be had.
 warnings.filterwarnings("ignore", module=r"PIL\.")
@@ -86,8 +89,8 @@ def decode(file: IO[bytes], pixels: Pixels = RGB, value_range: Range | None = No
                     found = _jpeg(file) if image.format == "JPEG" else None
                     if found is not None:
                         return found
-                if image.format == "PNG" and image.mode in ("RGB", "RGBA") and _png_bits(file) > 8:
-                    values, opacity = _deep_png(file, pixels.channels)
+                if _png_bits(file) > 8 and image.format == "PNG" and image.tile[0].args in _LOW_BYTES:
+                    values, opacity = _deep_png(image, file, pixels.channels)
                 else:
                     values = numbers_of(image, pixels.channels)
         if turn != 1:
@@ -126,7 +129,7 @@ def pages(file: IO[bytes]) -> int:
 
 
 @contextmanager
-def _open(file: IO[bytes]) -> Iterator[Image.Image | None]:
+def _open(file: IO[bytes]) -> Iterator[ImageFile | None]:
     """The image, of which no pixel is decoded yet; None of a TIFF of a kind that Pillow does not know."""
     file.seek(0)
     start = file.read(12)
@@ -159,30 +162,30 @@ def _jpeg(file: IO[bytes]) -> Tensor | None:
 
     None where it fails or is not built in: then Pillow decodes, or says what is wrong.
     """
-    try:
-        # The operator, because the function around it warns of its end; Pillow remains when that comes.
-        return _by_torchvision("decode_jpeg", file, _TO_RGB)
-    except (AttributeError, RuntimeError):
-        return None
-
-
-def _by_torchvision(operator: str, file: IO[bytes], mode: int) -> Tensor:
     import torchvision  # noqa: F401  for torch.ops.image
 
     position = file.tell()
     file.seek(0)
     try:
         data = torch.frombuffer(bytearray(file.read()), dtype=torch.uint8)
-        pixels: Tensor = getattr(torch.ops.image, operator)(data, mode, False)
+        # The operator, because the function around it warns of its end; Pillow remains when that comes.
+        pixels: Tensor = torch.ops.image.decode_jpeg(data, _TO_RGB, False)
+    except (AttributeError, RuntimeError):
+        return None
     finally:
         file.seek(position)
     return pixels
 
 
-def _deep_png(file: IO[bytes], channels: int) -> tuple[Numbers, Numbers | None]:
-    """Of 16 bits and several channels, which Pillow would make 8: (H, W, S), and opacity where it is none of them."""
-    values = _by_torchvision("decode_png", file, _UNCHANGED).permute(1, 2, 0).numpy()
-    return without_opacity(values) if values.shape[2] in (2, 4) and values.shape[2] != channels else (values, None)
+def _deep_png(image: ImageFile, file: IO[bytes], channels: int) -> tuple[Numbers, Numbers | None]:
+    """Of 16 bits and several channels: (H, W, S), and opacity where it is none of them. Pillow gives the high bytes,
+    and the low ones if it is told that they come first. (torchvision would give both, and crash on damaged files.)"""
+    high = np.array(image)
+    file.seek(0)
+    with Image.open(file, formats=("PNG",)) as other:
+        other.tile = [tile._replace(args=_LOW_BYTES[str(tile.args)]) for tile in other.tile]
+        values = (high.astype(np.uint16) << 8) | np.array(other)
+    return without_opacity(values) if values.shape[2] == 4 != channels else (values, None)
 
 
 def _png_bits(file: IO[bytes]) -> int:
@@ -198,6 +201,8 @@ def _is_for_tifffile(image: Image.Image, channels: int) -> bool:
     if image.format != "TIFF":
         return False
     count = _tiff_tag(image, _SAMPLES, 1)
+    if _tiff_tag(image, _DEPTH, 1) > 1:  # a volume, which it refuses
+        return True
     if count == 1:
         return channels > 1 and getattr(image, "n_frames", 1) == channels
     deep: bool = max(_tiff_tag(image, _BITS, (8,))) > 8

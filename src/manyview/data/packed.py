@@ -15,7 +15,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from manyview.atomic import replacing
+from manyview.atomic import refuse_directory, replacing
 from manyview.data.loader import processors, read_ahead
 from manyview.data.source import (
     UNREADABLE_SHARE,
@@ -160,13 +160,12 @@ def _are_names(value: object) -> bool:
 
 
 def pack(source: Source, path: str | Path, *, image_size: int | None = None, progress: bool = True) -> Packed:
-    """Writes all readable images of a source into one file; the others are listed in it.
+    """Writes all readable images of a source into one file, in place of what was there; the others are listed in it.
 
     With `image_size` S the shorter side is resized to S (bilinear, antialiased) and the centre S × S cut out. Without
     it the images must have one size.
     """
-    if Path(path).exists():
-        raise UserError(f"'{path}' exists already: remove it or choose another name")
+    refuse_directory(Path(path))
     return _pack(source, Path(path), image_size, progress, otherwise="choose a place with room for it")
 
 

@@ -7,6 +7,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -300,3 +301,9 @@ def track(items: Iterable[T], description: str, total: int | None = None, *, sho
 def note(message: str) -> None:
     """One line for the user, beside the output proper."""
     print(message, file=sys.stderr, flush=True)
+
+
+@cache
+def note_once(message: str) -> None:
+    """As a command may open a set several times, for each of its splits."""
+    note(message)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import posixpath
 import re
 import tarfile
 from collections import Counter
@@ -153,7 +154,7 @@ def _walk(tar: tarfile.TarFile, path: Path, show: bool) -> Index:
                 places[name] = member.offset_data, member.size
             else:
                 others[key, field] = member.offset_data, member.size
-        else:
+        elif not posixpath.basename(name).startswith("."):
             passed[os.path.splitext(name)[1].lower()] += 1
     note_passed(str(path), passed)
     images = sorted((name.encode("utf-8", "surrogateescape"), name) for name in places)

@@ -177,8 +177,10 @@ def _each(x: Any, function: Callable[[Tensor], Tensor]) -> Any:
 
 
 def build_encoder(config: EncoderConfig, *, image_size: int | None = None, in_channels: int = 3) -> Encoder:
-    """An encoder with random weights. With `image_size`, one such image is passed through the backbone as a test."""
+    """An encoder with random weights. With `image_size`, one such image is passed through the backbone as a test.
+    Networks of views have the channels of these, whatever `in_channels` the images have."""
     bounds.check(config)
+    in_channels = in_channels if config.split is None else 3
     backbone = build_backbone(
         config.backbone,
         stem=config.stem,

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from manyview.encoders.backbones import Norm, Stem, feature_width, once_trained, takes_any_size
 from manyview.encoders.encoder import Encoder
 from manyview.encoders.layers import find_layers, layer_features, layer_maps
+from manyview.encoders.preparation import Picture, prepared
 from manyview.encoders.towers import Towers
 from manyview.errors import UserError
 from manyview.fields import FIELDS, IMAGE
@@ -199,6 +200,12 @@ class FrozenEncoder(FeatureEncoder):
             raise UserError(f"--view {words}: choose some of the encoder's views {', '.join(towers.named)}")
         part = towers.only(views)
         return FrozenEncoder(part, replace(self.card, split=",".join(view.word for view in part.named.values())))
+
+    def forward(self, samples: Tensor | Mapping[str, Tensor] | Picture | Sequence[Picture]) -> Tensor:
+        """As of any encoder; also of PIL images and of arrays (H, W, C), one or a list: see `prepared`."""
+        if not isinstance(samples, Tensor | Mapping):
+            samples = prepared(samples, self.image_size, self.card.in_channels).to(self.mean.device)
+        return super().forward(samples)
 
     def train(self, mode: bool = True) -> "FrozenEncoder":
         return super().train(False)

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,11 +17,12 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from manyview import distributed
-from manyview.atomic import replacing
+from manyview.atomic import refuse_directory, replacing
 from manyview.data.source import Source, note
 from manyview.encoders import FrozenEncoder
+from manyview.encoders.preparation import Preparation
 from manyview.errors import UserError
-from manyview.evaluate.features import Pass, Preparation, checksum, computed, frozen, in_batches, none_readable
+from manyview.evaluate.features import Pass, checksum, computed, frozen, in_batches, none_readable
 
 Format = Literal["npz", "parquet"]
 BATCHES = 16  # of a part: what a crash costs each process at most
@@ -48,11 +50,11 @@ def embed(
     file, or a table where `out` ends in .parquet.
 
     The ranks of a `torchrun` share the work. What is done lies in OUT.parts until OUT is written; the same call goes on
-    from there after a crash. The file does not depend on interruptions or on the number of ranks.
+    from there after a crash. The file does not depend on interruptions or on the number of ranks. Rank 0 writes it; the
+    others return, with a count of 0, when their share is done.
     """
     out = Path(out)
-    if out.is_dir():
-        raise UserError(f"--out {out} is a directory: name a file")
+    refuse_directory(out)
     write = _WRITERS[format or ("parquet" if out.suffix == ".parquet" else "npz")]()
     encoder.to(how.get("device"))
     size = how.get("batch_size", 256)
@@ -71,6 +73,7 @@ def embed(
     count = -(-len(batches) // BATCHES)
     mine = range(distributed.rank(), count, distributed.world_size())
     missing = [part for part in mine if not parts.path(part).exists()]
+    distributed.wait_for_all()  # rank 0 removes the parts at the end
     if len(missing) < len(mine) and distributed.rank() == 0:
         note(f"{parts.folder}: {len(mine) - len(missing):,} of {len(mine):,} parts are there, the others follow")
     wanted = [batch for part in missing for batch in batches[part * BATCHES : (part + 1) * BATCHES]]
@@ -86,20 +89,19 @@ def embed(
                 with _writing(out):
                     parts.write(missing[(done - 1) // BATCHES], torch.cat(kept), torch.cat(rows or [torch.empty(0, 0)]))
                 kept, rows = [], []
-    asked = [batch for part in mine for batch in batches[part * BATCHES : (part + 1) * BATCHES]]
-    there = [parts.read(part, "index") for part in mine]
-    absent = torch.cat(asked)[~torch.isin(torch.cat(asked), torch.cat(there))] if asked else torch.empty(0)
-    lost = tuple(sorted(distributed.everyone(absent.tolist())))  # here the ranks wait for each other
-    if len(lost) == len(source):
+    if distributed.rank() > 0:
+        return Embedded(0, (), prepared)
+    parts.wait_for(count)
+    index = torch.cat([parts.read(part, "index") for part in range(count)])
+    if not len(index):
         raise none_readable(source)
-    if distributed.rank() == 0:
-        index = torch.ones(len(source), dtype=torch.bool).index_fill(0, torch.tensor(lost, dtype=torch.int64), False)
-        joined = (parts.read(part, "embeddings") for part in range(count))
-        with _writing(out):
-            with replacing(out) as file:
-                write(file, source, index.nonzero()[:, 0], (each for each in joined if len(each)))
-            shutil.rmtree(parts.folder)
-    return Embedded(len(source) - len(lost), lost, prepared)
+    joined = (parts.read(part, "embeddings") for part in range(count))
+    with _writing(out):
+        with replacing(out) as file:
+            write(file, source, index, (rows for rows in joined if len(rows)))
+        shutil.rmtree(parts.folder)
+    lost = torch.ones(len(source), dtype=torch.bool).index_fill(0, index, False).nonzero()[:, 0]
+    return Embedded(len(index), tuple(lost.tolist()), prepared)
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,9 @@ class _Parts:
         if distributed.rank() == 0 and not (parts.folder.exists() and any(parts.folder.iterdir())):
             with replacing(manifest) as file:
                 file.write(json.dumps(made_by, indent=2).encode() + b"\n")
-        distributed.anyone(False)  # all wait for the manifest
+        distributed.wait_for_all()
+        if distributed.rank() > 0 and not manifest.exists():
+            raise UserError(f"{parts.folder} is not there: several machines need an --out that all of them see")
         try:
             said = json.loads(manifest.read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError) as error:
@@ -135,6 +139,13 @@ class _Parts:
         with replacing(self.path(part)) as file:
             file.write(safetensors.torch.save({"index": index, "embeddings": embeddings}))
 
+    def wait_for(self, count: int) -> None:
+        """Until all parts are there. The ranks may need hours: longer than a collective call waits for the others, and
+        where one of them dies `torchrun` ends all."""
+        for part in range(count):
+            while not self.path(part).exists():
+                time.sleep(0.05)
+
     def read(self, part: int, name: str) -> Tensor:
         try:
             with safetensors.safe_open(self.path(part), framework="pt") as content:
@@ -142,8 +153,7 @@ class _Parts:
                 return tensor
         except (OSError, SafetensorError) as error:
             raise UserError(
-                f"{self.path(part)} cannot be read ({error}): remove it and start the same command again; several "
-                "machines need an --out that all of them see"
+                f"{self.path(part)} cannot be read ({error}): remove it and start the same command again"
             ) from error
 
 

@@ -18,10 +18,10 @@ from torch.nn import functional as F
 from manyview.data.loader import Workers, read_ahead, readers
 from manyview.data.source import Source, cache_directory, readable, track
 from manyview.encoders import FrozenEncoder
+from manyview.encoders.preparation import Preparation
 from manyview.errors import UserError
-from manyview.fields import FIELDS, IMAGE, Field
+from manyview.fields import IMAGE
 
-SMALL = 96  # px
 PROBED = 9600  # features of one layer
 IN_MEMORY = 2**30  # bytes
 
@@ -240,50 +240,6 @@ class _OnDisk:
         with self.file:
             self.file.flush()
             return torch.from_numpy(np.memmap(self.file, dtype=np.float32, mode="r+").reshape(-1, self.width))
-
-
-@dataclass(frozen=True)
-class Preparation:
-    """How images of a source whose images are `stored` high and wide (None: various) become size×size."""
-
-    stored: tuple[int, int] | None
-    size: int
-
-    @property
-    def whole(self) -> bool:
-        """Small squares show one object from edge to edge: nothing is cropped away."""
-        return self.stored is not None and self.stored[0] == self.stored[1] <= SMALL
-
-    @property
-    def shorter(self) -> int:
-        return round(self.size * 8 / 7)  # 256 for 224
-
-    def __str__(self) -> str:
-        target = f"{self.size}×{self.size}"
-        if self.stored == (self.size, self.size):
-            return f"{target} as stored"
-        if self.stored is not None and self.whole:
-            return f"resized from {self.stored[0]}×{self.stored[1]} to {target}"
-        words = f"shorter side resized to {self.shorter}, centre crop {target}"
-        return words if self.stored else f"{words} ({target} as stored)"
-
-    def __call__(self, fields: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Fields (N, c, H, W) -> (N, c, size, size), of the same types."""
-        return {name: self._prepared(images, FIELDS[name]) for name, images in fields.items()}
-
-    def _prepared(self, images: Tensor, field: Field) -> Tensor:
-        height, width = images.shape[-2:]
-        if self.whole or (height, width) == (self.size, self.size):
-            return field.resized(images, (self.size, self.size))
-        # Only the middle is kept, and a thin strip enlarged fills the memory.
-        images = _centre(images, min(height, 4 * width), min(width, 4 * height))
-        height, width = (int(self.shorter * side / min(images.shape[-2:])) for side in images.shape[-2:])
-        return _centre(field.resized(images, (height, width)), self.size, self.size)
-
-
-def _centre(images: Tensor, height: int, width: int) -> Tensor:
-    top, left = (round((had - kept) / 2) for had, kept in zip(images.shape[-2:], (height, width), strict=True))
-    return images[..., top : top + height, left : left + width]
 
 
 @dataclass(frozen=True)

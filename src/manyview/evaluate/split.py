@@ -104,7 +104,7 @@ def open_test(data: str, *, camera: Camera = KINECT_MM) -> Source:
 def _labelled(source: Source, flag: str) -> Source:
     if source.labels is None:
         raise UserError(
-            f"{flag} has no labels to evaluate with: labels come from the first directory level, so arrange the images "
-            "as CLASS/image.jpg, or take `manyview evaluate recognise`, which needs none"
+            f"{flag} has no labels to evaluate with: they come from the first directory level (CLASS/image.jpg), or "
+            "from the column label of parquet files; or take `manyview evaluate recognise`, which needs none"
         )
     return source

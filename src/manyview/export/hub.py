@@ -13,8 +13,8 @@ from manyview.diagnose.facts import Comparison, Facts, read_facts
 from manyview.encoders import Card
 from manyview.encoders.backbones import own_size, takes_any_size
 from manyview.encoders.files import fill
+from manyview.encoders.preparation import Preparation
 from manyview.errors import UserError
-from manyview.evaluate.features import Preparation
 from manyview.evaluate.records import number
 from manyview.export.job import Job, Loading
 from manyview.methods import described, find
@@ -24,7 +24,7 @@ from manyview.run.files import CONFIG, read_config
 def write(job: Job) -> Loading:
     out, card = job.out, job.card
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(f"--out {out} is not empty: name a new folder")
+        raise UserError(f"--out {out} is there and not an empty folder: name a new one")
     facts = _facts(job.source)
     as_timm_builds_it = takes_any_size(card.backbone) or card.image_size == own_size(card.backbone)
     asked: dict[str, Any] = {} if as_timm_builds_it else {"img_size": card.image_size}

@@ -55,16 +55,23 @@ def write(job: Job) -> Loading:
         ) from error
     _forget_the_machine(model)
     mean, std = (", ".join(f"{number:g}" for number in numbers) for numbers in (card.mean, card.std))
+    colours = ", RGB" if channels == 3 else ""
     model.graph.name, model.producer_name = name, "manyview"
     model.doc_string = (
-        f"{name}. {IMAGE}: (N, {channels}, {side}, {side}) float32 from 0 to 1; the normalisation (mean {mean}, "
-        f"std {std}) is inside. embedding: (N, {encoder.num_features}) float32."
+        f"{name}. {IMAGE}: (N, {channels}, {side}, {side}) float32 from 0 to 1{colours}; the normalisation (mean "
+        f"{mean}, std {std}) is inside. embedding: (N, {encoder.num_features}) float32."
     )
     facts = {"backbone": name, "image_size": side, "image_range": [0, 1], "mean": card.mean, "std": card.std}
     onnx.helper.set_model_props(model, {key: json.dumps(value) for key, value in facts.items()})
     content = model.SerializeToString(deterministic=True)
-    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
-    theirs = torch.from_numpy(session.run(None, {IMAGE: images.numpy()})[0])
+    try:
+        session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+        theirs = torch.from_numpy(session.run(None, {IMAGE: images.numpy()})[0])
+    except Exception as error:  # it has a kind for every way to fail, and they share no other base
+        raise UserError(
+            f"--format onnx: onnxruntime cannot run the graph of {name} ({shorten(str(error), 160)}): nothing was "
+            "written, take another format"
+        ) from error
     difference = float((theirs - ours).abs().max())
     if not difference <= TOLERANCE * float(ours.abs().max()):  # nor NaN
         raise UserError(

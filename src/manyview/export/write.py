@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from manyview.atomic import refuse_directory
 from manyview.encoders import Card, announced, as_frozen, open_weights
 from manyview.errors import UserError
 from manyview.export import detectron2, hub, onnx, statedict
@@ -44,6 +45,8 @@ def export(spec: str | Path, out: str | Path, format: Format) -> Exported:
     if out.suffix != ending and (ending or others):
         wanted = f"end in {ending}" if ending else "name a folder"
         raise UserError(f"--out {out} must {wanted}{f', or say --format {others[0]}' if others else ''}")
+    if ending:
+        refuse_directory(out)
     weights = announced(open_weights(spec))
     check(weights.card, format)
     encoder = as_frozen(weights)  # only what loads is handed on

@@ -12,7 +12,7 @@ from manyview.data import Source
 from manyview.diagnose.monitor import ContrastMonitor
 from manyview.encoders import Card, Encoder, Weights, build_encoder, initialise
 from manyview.encoders.features import card_of
-from manyview.errors import UserError
+from manyview.errors import UserError, complaints, refuse
 from manyview.fields import IMAGE
 from manyview.methods.base import Method
 from manyview.run.device import pick_device
@@ -50,27 +50,17 @@ def build(
     """`looks`: whether something will be measured meanwhile, for which images are read. `weights` are those that the
     encoder starts from, if not from random ones."""
     bounds.check(config)
-    if len(source) < config.optim.batch_size:
-        raise UserError(
-            f"--batch-size {config.optim.batch_size} exceeds the {len(source)} samples of --data {config.data.data}: "
-            f"use --batch-size {len(source)} or less"
+    built: list[Method] = []
+    refuse(
+        complaints(
+            lambda: check_batch(config, source),
+            lambda: check_division(config),
+            lambda: source.labels is None and knn_sources(config, source),
+            lambda: built.append(build_method(kind, config, source, weights)),
         )
-    check_division(config)
-    if config.encoder.norm == "fixed" and config.encoder.init is None:
-        raise UserError("--norm fixed keeps the statistics of trained weights: name them with --init")
+    )
+    (method,) = built
     device = pick_device(config.run.device)
-    torch.manual_seed(config.run.seed)
-    settings = kind.encoder_config(config.method, config.encoder)
-    channels = config.data.channels if settings.split is None else 3
-    encoder = build_encoder(settings, image_size=config.views.image_size, in_channels=channels)
-    measure_views(encoder, source, config.run.seed)
-    if weights is not None:
-        initialise(encoder, weights)
-    method = kind(config.method, encoder, samples=len(source), seed=config.run.seed)
-    if source.groups is not None:
-        method.know_groups(source.groups)
-    if source.present is not None and source.missing:
-        method.know_present(source.present)
     method.to(device)
     if config.optim.precision == "float64":
         method.double()
@@ -89,6 +79,24 @@ def build(
     knn = knn_sources(config, source) if looks else None
     contrast = contrast_monitor(config, source, augment) if looks and kind.contrastive else None
     return Training(method, augment, optimizer, schedule, scaler, device, steps, steps_per_epoch, knn, contrast)
+
+
+def build_method(kind: type[Method], config: AnyConfig, source: Source, weights: Weights | None) -> Method:
+    """The method for these samples, with an encoder that starts from the `weights`, or from random ones."""
+    if config.encoder.norm == "fixed" and config.encoder.init is None:
+        raise UserError("--norm fixed keeps the statistics of trained weights: name them with --init")
+    torch.manual_seed(config.run.seed)
+    settings = kind.encoder_config(config.method, config.encoder)
+    encoder = build_encoder(settings, image_size=config.views.image_size, in_channels=config.data.channels)
+    measure_views(encoder, source, config.run.seed)
+    if weights is not None:
+        initialise(encoder, weights)
+    method = kind(config.method, encoder, samples=len(source), seed=config.run.seed)
+    if source.groups is not None:
+        method.know_groups(source.groups)
+    if source.present is not None and source.missing:
+        method.know_present(source.present)
+    return method
 
 
 def build_augment(kind: type[Method], config: AnyConfig) -> Augment:
@@ -123,6 +131,14 @@ def normalised(policy: Policy, views: ViewConfig) -> Policy:
         if len(numbers) != len(policy.mean):
             raise UserError(f"--{name} has {len(numbers)} numbers for {len(policy.mean)} channels: give as many")
     return replace(policy, mean=mean, std=std)
+
+
+def check_batch(config: AnyConfig, source: Source) -> None:
+    if len(source) < config.optim.batch_size:
+        raise UserError(
+            f"--batch-size {config.optim.batch_size} exceeds the {len(source)} samples of --data {config.data.data}: "
+            f"use --batch-size {len(source)} or less"
+        )
 
 
 def check_division(config: AnyConfig) -> None:

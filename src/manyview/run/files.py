@@ -49,6 +49,16 @@ def fingerprint(run: Path, of: str) -> str:
     return found
 
 
+def finished(run: Path) -> bool:
+    """Whether nothing is left to do: the page is written last. Whoever removes the last checkpoint wants its
+    steps again."""
+    if not all((run / name).exists() for name in (ENCODER, PAGE, METRICS)):
+        return False
+    with open(run / METRICS, "rb") as lines:
+        steps = sum(1 for _ in lines)
+    return all(path.name >= f"step-{steps:08d}.pt" for path in kept(run / CHECKPOINTS)[-1:])
+
+
 def kept(directory: Path) -> list[Path]:
     """All checkpoints, from the oldest to the newest."""
     return sorted(directory.glob("step-*.pt"))

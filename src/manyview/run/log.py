@@ -2,27 +2,57 @@
 
 import json
 import os
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from manyview.atomic import replacing
+from manyview.run.duration import in_words
 from manyview.run.files import METRICS
 from manyview.run.loggers import Logger
+from manyview.run.remaining import Remaining
+
+SILENCE = 30.0  # seconds
+
+
+@contextmanager
+def busy(console: Console, text: str) -> Iterator[None]:
+    """Tells what takes a while: on a terminal as long as it lasts, in a log by a line."""
+    if console.is_terminal:
+        with console.status(text):
+            yield
+    else:
+        console.print(f"{text} …", soft_wrap=True)
+        yield
 
 
 class Log:
     """Every step is logged exactly once, also after a resume: lines from step `start` on are removed first."""
 
     def __init__(
-        self, run: Path, console: Console, loggers: Sequence[Logger], *, start: int, steps: int, every: int
+        self,
+        run: Path,
+        console: Console,
+        loggers: Sequence[Logger],
+        *,
+        start: int,
+        steps: int,
+        every: int,
+        batch_size: int,
+        pauses: Mapping[str, int],
+        silence: float = SILENCE,
     ) -> None:
-        self.console, self.start, self.steps, self.every = console, start, steps, every
+        """`pauses`: after how many steps something else than steps takes time, by what it is."""
+        self.console, self.steps, self.every, self.batch_size = console, steps, every, batch_size
+        self.done, self.text, self.told, self.silence = start, "no step yet", time.perf_counter(), silence
+        self.remaining, self.ended = Remaining(steps, start, pauses), threading.Event()
         path = run / METRICS
         _truncate(path, start)
         self.file = open(path, "a", encoding="utf-8")  # noqa: SIM115 - closed in __exit__
@@ -33,19 +63,20 @@ class Log:
             BarColumn(),
             TextColumn("{task.fields[text]}"),
             TimeElapsedColumn(),
-            TextColumn("eta"),
-            TimeRemainingColumn(),
+            TextColumn("{task.fields[left]}"),
             console=console,
             disable=not console.is_terminal,
         )
 
     def __enter__(self) -> "Log":
-        self.began = time.perf_counter()
-        self.task = self.progress.add_task("pretrain", total=self.steps, completed=self.start, text="")
+        self.task = self.progress.add_task("pretrain", total=self.steps, completed=self.done, text=self.text, left="")
         self.progress.start()
+        if not self.console.is_terminal:
+            threading.Thread(target=self.break_silence, daemon=True).start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.ended.set()
         self.progress.stop()
         self.flush()
         self.file.close()
@@ -63,17 +94,34 @@ class Log:
         self.file.write(json.dumps({"step": step, **metrics}) + "\n")
         for logger in self.loggers:
             logger.write(step, metrics)
-        text = (
-            f"loss {metrics['loss']:.3f}  lr {metrics['lr']:.3g}  "
-            f"{metrics['images_per_s']:.0f} images/s  waiting {metrics['wait']:.0%}"
+        self.done, self.text = (
+            step + 1,
+            (
+                f"loss {metrics['loss']:.3f}  lr {metrics['lr']:.3g}  "
+                f"{metrics['images_per_s']:.0f} images/s  waiting {metrics['wait']:.0%}"
+            ),
         )
         if "knn" in metrics:
             self.console.print(f"step {step + 1}: kNN accuracy {metrics['knn']:.1%}")
-        self.progress.update(self.task, completed=step + 1, text=text)
-        done = step + 1
-        if not self.console.is_terminal and (done % self.every == 0 or done == self.steps):
-            left = (time.perf_counter() - self.began) / (done - self.start) * (self.steps - done)
-            self.console.print(f"step {done}/{self.steps}  {text}  eta {left:.0f} s", soft_wrap=True)
+        self.remaining.step(self.done, self.batch_size / metrics["images_per_s"])
+        self.progress.update(self.task, completed=self.done, text=self.text, left=self.left)
+        if not self.console.is_terminal and (self.done % self.every == 0 or self.done == self.steps):
+            self.print_line()
+
+    @property
+    def left(self) -> str:
+        seconds = self.remaining.seconds
+        return "" if seconds is None else f"eta {in_words(seconds)}"
+
+    def print_line(self) -> None:
+        self.told = time.perf_counter()
+        self.console.print(f"step {self.done}/{self.steps}  {self.text}  {self.left}".rstrip(), soft_wrap=True)
+
+    def break_silence(self) -> None:
+        """A line at least every 30 s, whatever a run is busy with: a log that is silent looks as if it had died."""
+        while not self.ended.wait(max(0.01, self.told + self.silence - time.perf_counter())):
+            if time.perf_counter() - self.told >= self.silence:
+                self.print_line()
 
     def write_broken(self, step: int, samples: list[int]) -> None:
         """The step whose loss was no finite number, which JSON cannot write: those who look later see where it was."""

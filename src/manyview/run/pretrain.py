@@ -30,8 +30,9 @@ from manyview.run import checkpoint, snapshots
 from manyview.run.announce import announce, environment
 from manyview.run.build import Training, build
 from manyview.run.files import CHECKPOINTS, CONFIG, ENCODER, METRICS, START, UNREADABLE, fingerprint, kept, read_config
-from manyview.run.log import Log
+from manyview.run.log import Log, busy
 from manyview.run.loggers import open_loggers
+from manyview.run.place import place_for
 from manyview.run.saved import read_settings, saved_config
 from manyview.run.signals import deferred_signals
 from manyview.run.start import LOOKS, Watch, told
@@ -44,7 +45,7 @@ from manyview.views import Augment
 FREE = {
     *("out", "config", "preset", "time", "dry_run", "device", "compile", "checkpoint_every", "keep", "log_every"),
     "log_to",
-    *("data", "workers"),
+    *("data", "workers", "threads"),
 }
 
 
@@ -62,14 +63,11 @@ def pretrain(
     A dry run ends before it writes anything. `reasons` are told beside the settings, --time counts from `began`."""
     run = config.run.out
     writes = distributed.rank() == 0
-    # Only rank 0 looks: when another rank would, rank 0 might already have written to the directory.
-    ours = distributed.anyone(writes and begun_by_this_launch(run))
+    ours = place_for(run)
     if ours and distributed.anyone(writes and bool(kept(run / CHECKPOINTS))):
         if config.run.time is not None:  # for which the first start has fixed the steps
             _, config = saved_config(run)
         return resume(run, kind, config, source, console)
-    if not ours and distributed.anyone(writes and run.exists() and (not run.is_dir() or any(run.iterdir()))):
-        raise UserError(f"--out {run} is not empty: continue with `manyview resume {run}`, or name a new directory")
     # All that can fail comes before anything is written: a wrong flag leaves nothing behind.
     asked = config.run.time
     config, trial = planned(kind, config, source, reasons, time.perf_counter() if began is None else began)
@@ -99,12 +97,6 @@ def pretrain(
             write(run / START, training.method.encoder.backbone.state_dict(), training.card)
         save(run, config, training, step=0)
     return finish(run, config, source, training, start=0, console=console)
-
-
-def begun_by_this_launch(run: Path) -> bool:
-    """Whether the `torchrun` of this process made the directory: then it holds no other run."""
-    here = distributed.launch()
-    return here is not None and (run / CONFIG).exists() and read_config(run).get("launch") == here
 
 
 def resume(run: Path, kind: type[Method], config: AnyConfig, source: Source, console: Console) -> Path:
@@ -160,7 +152,16 @@ def finish(run: Path, config: AnyConfig, source: Source, training: Training, *, 
         if writes:
             tell = partial(console.print, style="yellow", markup=False, soft_wrap=True)
             loggers = open_loggers(config.run.log_to, run, logged(run), start, tell)
-            log = Log(run, console, loggers, start=start, steps=training.steps, every=config.run.log_every)
+            log = Log(
+                run,
+                console,
+                loggers,
+                start=start,
+                steps=training.steps,
+                every=config.run.log_every,
+                batch_size=config.optim.batch_size,
+                pauses=pauses(config, training),
+            )
             stack.enter_context(log)
         steps = train(
             training.method,
@@ -241,6 +242,13 @@ def waits_for(device: torch.device) -> bool:
     return device.type != "cuda"
 
 
+def pauses(config: AnyConfig, training: Training) -> dict[str, int]:
+    """After how many steps checkpoints are saved, and kNN accuracy and contrast measured."""
+    run, epoch = config.run, training.steps_per_epoch
+    every = {"save": run.checkpoint_every, "knn": run.knn_every * epoch, "contrast": run.contrast_every * epoch}
+    return {name: steps for name, steps in every.items() if steps}
+
+
 def due(done: int, config: AnyConfig, training: Training) -> tuple[bool, bool]:
     """Whether kNN accuracy and contrast are measured after `done` steps. After the last they always are."""
     epoch, run = training.steps_per_epoch, config.run
@@ -280,12 +288,12 @@ def report(
     encoder = load(run) if source is not None and (saved or against is not None) else None
     pictures = versus = None
     if source is not None and encoder is not None and against is not None:
-        with console.status("comparing neighbours"):
+        with busy(console, f"comparing neighbours with those of {against}"):
             versus = beside(run, encoder, against, source)
     if source is not None and augment is not None:
         seed = int(read_config(run)["config"]["run"]["seed"])
         random = None if encoder is None else random_like(encoder, seed)
-        with console.status("drawing the report"):
+        with busy(console, "drawing the page: sample views, similarity of positives, nearest neighbours"):
             pictures = collect(source, augment, encoder, random)
     return write_report(run, pictures, versus=versus)
 
