@@ -21,7 +21,7 @@ def test_evaluations_are_printed_and_kept_beside_the_random_encoder(
     assert {(r["protocol"], r["encoder"]) for r in records} == {
         (protocol, encoder) for protocol in ("knn", "linear") for encoder in ("random", "pixels", "trained")
     }
-    assert "pixels: the same images, averaged down to at most 32×32" in text
+    assert "pixels: the same images, averaged down to at most 16×16" in text
 
 
 def test_other_weights_stand_beside_and_any_weights_come_first(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

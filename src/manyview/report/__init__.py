@@ -34,6 +34,8 @@ def write_report(
 
 def _page(facts: Facts, pictures: Pictures | None, missing: str | None, versus: Versus | None) -> str:
     """Its sections and their order."""
+    if missing is None and pictures is not None:
+        missing = "a single view has nothing to be compared with" if pictures.pool else "no encoder has been saved yet"
     missing = missing or "the data was not available when this page was written"
     sections = [
         ("diagnosis", "Diagnosis", finding_list(ruled(facts), "There is nothing to judge yet.")),

@@ -284,7 +284,8 @@ def report(
 ) -> Path:
     """Writes report.html: with pictures if there is a `source`, and compared with the encoder `against` if given. Of a
     run that is not finished it shows the encoder of the newest checkpoint."""
-    encoder = load(run) if source is not None and ((run / ENCODER).exists() or kept(run / CHECKPOINTS)) else None
+    saved = (run / ENCODER).exists() or bool(kept(run / CHECKPOINTS))
+    encoder = load(run) if source is not None and (saved or against is not None) else None
     pictures = versus = None
     if source is not None and encoder is not None and against is not None:
         with busy(console, f"comparing neighbours with those of {against}"):
