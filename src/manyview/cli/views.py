@@ -30,7 +30,6 @@ class Views:
     """How many samples."""
 
     def draw(self, flags: list[str]) -> None:
-        from manyview import counter
         from manyview.data.source import readable
         from manyview.methods import find
         from manyview.run.build import build_augment
@@ -42,7 +41,7 @@ class Views:
             method, [*flags, "--out", str(self.out)], prog=f"manyview views --method {method.name}"
         )
         augment = build_augment(method, config)
-        order = counter.permutation(len(source), config.run.seed).tolist()
+        order = source.some(config.run.seed).tolist()
         shown = dict(islice(readable(source, order), self.samples))
         images, ids = list(shown.values()), [source.id(number) for number in shown]
         split = method.encoder_config(config.method, config.encoder).split

@@ -280,8 +280,11 @@ class ImageFiles(Source):
     @property
     def _some(self) -> Sequence[int]:
         """Whose headers are looked at."""
-        count = len(self)
-        return range(count) if count <= _PROBE_ALL else sorted(permutation(count, _PROBE_TAG)[:_PROBE_SOME].tolist())
+        near = self.near
+        if len(near) > _PROBE_ALL:
+            near = near[permutation(len(near), _PROBE_TAG)[:_PROBE_SOME].sort().values]
+        numbers: list[int] = near.tolist()
+        return numbers
 
     def _size(self, index: int) -> tuple[int, int]:
         return self._header(index)[0]
@@ -293,6 +296,8 @@ class ImageFiles(Source):
                 orientation = _orientation(image)
                 sideways = orientation in (5, 6, 7, 8)
                 return ((image.width, image.height) if sideways else (image.height, image.width)), orientation
+        except UserError:  # the set cannot be reached
+            raise
         except Exception as error:  # as in `decode`
             raise Unreadable(_reason(error)) from error
 
