@@ -8,9 +8,11 @@ from manyview.data.known import KNOWN, open_known
 from manyview.data.loader import Batch, Loader
 from manyview.data.packed import Packed, SizesDifferError, cache_path, pack, pack_once
 from manyview.data.patterns import is_pattern, is_tar, tars_in, tars_matching
+from manyview.data.remote import RemoteShards, open_remote
 from manyview.data.source import NoTestSplit, Source, Subset, Unreadable, check_unreadable, holdout, note
 from manyview.data.subsets import fewer, imbalanced
 from manyview.data.tar import Shards, Tar
+from manyview.data.transfer import is_remote
 from manyview.errors import UserError
 from manyview.registry import entry_points
 
@@ -21,6 +23,7 @@ __all__ = [
     "Loader",
     "NoTestSplit",
     "Packed",
+    "RemoteShards",
     "Shards",
     "Source",
     "Subset",
@@ -48,6 +51,7 @@ def open_source(spec: str, *, split: str = "train", labelled: bool = True, camer
     imagenet:ROOT imagenet100:ROOT                     ROOT/train and ROOT/val
     a directory, a .tar of images, a .safetensors      (the last made by `pack`); ./scenes is a directory
     a directory of .tar files, a/train-*.tar, a/train-{000..099}.tar           the shards of one set
+    s3://bucket/{000..099}.tar, https://host/train-{000..099}.tar              on a server, by fsspec
 
     A directory with image/ and depth/, segmentation/ or normals/, or files KEY.jpg with KEY.depth.png and so on, has
     these fields too; `camera` measured the depth. Normals are computed from depth where there are none.
@@ -98,6 +102,10 @@ def _registered(name: str, spec: str, split: str, labelled: bool) -> Source:
 
 
 def _open_path(spec: str, split: str, labelled: bool, camera: Camera) -> Source:
+    if is_remote(spec):
+        if split == "test":
+            raise NoTestSplit(f"'{spec}' has no test split: name other images with --test-data")
+        return open_remote(spec, labelled=labelled, camera=camera)
     path = Path(spec).expanduser()
     exists = bool(spec) and path.exists()  # an empty word, as an unset variable leaves, is not the directory we are in
     if not exists and not is_pattern(spec):
@@ -123,6 +131,8 @@ def _open_path(spec: str, split: str, labelled: bool, camera: Camera) -> Source:
 
 
 def _packed_if_small(source: ImageFiles, labelled: bool) -> Source:
+    if source.shards is not None:  # not all at hand
+        return source
     path = cache_path(source, source.cache_key)
     if path.exists():
         return pack_once(source, path, labelled=labelled)

@@ -226,6 +226,16 @@ def keep(shard: Indexed, index: Index) -> None:
         file.write(safetensors.numpy.save(tensors, {_METADATA: _mark(shard, index)}))
 
 
+def kept_state(place: Path) -> tuple[int, Any] | None:
+    """Size and state of the tar whose index is kept there, by its own account."""
+    try:
+        with safe_open(place, framework="np") as file:
+            _, size, modified, _ = json.loads((file.metadata() or {})[_METADATA])
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError, RecursionError):
+        return None
+    return size, modified
+
+
 def load(shard: Indexed) -> Index | None:
     """None if no index is kept, or that of another state of the tar, or a damaged one."""
     try:
