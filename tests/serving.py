@@ -37,6 +37,7 @@ def serving(root: Path) -> Iterator[Server]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
 
         def do_HEAD(self) -> None:
             self.answer(body=False)

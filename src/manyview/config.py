@@ -65,8 +65,9 @@ class DataConfig:
 
     data: str
     """`scenes` (built in), a folder of images, a .tar of images, a folder or pattern of .tar files (in quotes:
-    'a/train-*.tar', 'a/train-{000..099}.tar'), a packed file, or cifar10:DIR, cifar100:DIR, stl10:DIR, imagenet:DIR,
-    imagenet100:DIR."""
+    'a/train-*.tar', 'a/train-{000..099}.tar'), also on a server ('s3://bucket/{000..099}.tar', 'https://host/a.tar';
+    MANYVIEW_CACHE_SIZE limits what is kept of them, 50GB by default), a packed file, or cifar10:DIR, cifar100:DIR,
+    stl10:DIR, imagenet:DIR, imagenet100:DIR."""
     unlabelled: bool = False
     """Do not take the first directory level of a folder or tar as labels."""
     subset: Annotated[int | None, Positive] = None

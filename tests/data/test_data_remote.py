@@ -6,6 +6,7 @@ import os
 import random
 import sys
 import tarfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -168,6 +169,22 @@ def test_looks_fetch_few_shards(server: Server, made: Path, monkeypatch: pytest.
     for number in far.some(1).tolist():
         far.read(number)
     assert len(set(server.fetched())) <= 2
+
+
+def test_what_is_expected_is_fetched_meanwhile(
+    server: Server, made: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room(monkeypatch, made, 4.5)
+    far = open_source(f"{server.url}/{SET}")
+    part = Subset(far, torch.arange(len(far)))
+    for path in cache.glob("*.tar"):
+        path.unlink()
+    server.requests.clear()
+    part.expect([2, 3 * IMAGES, 1])
+    deadline = time.monotonic() + 20
+    while len(list(cache.glob("*.tar"))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert sorted(server.fetched()) == ["a-000.tar", "a-003.tar"]
 
 
 def test_a_cut_connection_goes_on_where_it_was(server: Server, capsys: pytest.CaptureFixture[str]) -> None:

@@ -77,6 +77,7 @@ def test_the_description_is_plain_data() -> None:
         "missing": {},
         "classes": ["", "a", "b", "c"],
         "class_counts": [0, 1, 1, 0],
+        "order": "",
     }
 
 

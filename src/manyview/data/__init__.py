@@ -61,7 +61,7 @@ def open_source(spec: str, *, split: str = "train", labelled: bool = True, camer
 
     `split` is "train", "test", or "pretrain": all images that may be learnt from, labelled or not (STL-10 has more of
     them than "train"; elsewhere it is the same). Small images of one size are packed once into $MANYVIEW_CACHE
-    (~/.cache/manyview) and read from there.
+    (~/.cache/manyview) and read from there. It also keeps the shards of servers, up to $MANYVIEW_CACHE_SIZE (50GB).
     """
     if split not in SPLITS:
         raise ValueError(f"split {split!r} is not one of {SPLITS}")

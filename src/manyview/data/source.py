@@ -187,6 +187,7 @@ class Source(ABC):
             "missing": self.missing,
             "classes": list(self.classes),
             "class_counts": self.class_counts,
+            "order": self.order_in_words,
         }
 
 

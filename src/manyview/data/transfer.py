@@ -1,6 +1,7 @@
 """Files on servers, through fsspec: what a server says of them, and their bytes, however often it must be asked."""
 
 import errno
+import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -164,8 +165,15 @@ def _state(facts: Mapping[str, Any]) -> str:
     return next((str(facts[name]) for name in _STATES if facts.get(name)), "")
 
 
+# Never freed: in a process forked from here the end of a client would take its connections from this one.
+_clients: dict[tuple[int, Any, float], Any] = {}  # by process, class and timeout
+
+
 def _filesystem(url: str) -> Any:
     kind, options = client(url), {}
+    key = os.getpid(), kind, TIMEOUT
+    if key in _clients:
+        return _clients[key]
     if url.startswith("http"):
         import aiohttp
         from fsspec.config import conf
@@ -173,7 +181,8 @@ def _filesystem(url: str) -> Any:
         limits = aiohttp.ClientTimeout(total=None, sock_connect=TIMEOUT, sock_read=TIMEOUT)
         own = conf.get(url.partition("://")[0], {}).get("client_kwargs", {})
         options = {"client_kwargs": {"trust_env": True, "timeout": limits, **own}}
-    return kind(**options)
+    _clients[key] = kind(**options)
+    return _clients[key]
 
 
 def client(url: str) -> Any:
