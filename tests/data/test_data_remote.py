@@ -1,5 +1,6 @@
 """Shards on servers, as one numbered set."""
 
+import gc
 import importlib
 import io
 import os
@@ -20,6 +21,7 @@ from serving import Server, serving
 from torch import Tensor
 
 from manyview.data import Batch, Loader, RemoteShards, Source, Subset, Unreadable, open_source, remote, transfer
+from manyview.data.loader import read_ahead
 from manyview.data.shardcache import ShardCache
 from manyview.data.transfer import look
 from manyview.errors import UserError
@@ -218,6 +220,7 @@ def test_errors_that_pass_are_waited_for(server: Server, capsys: pytest.CaptureF
         ("text.tar", [], r"^'http.*/text.tar' is not a whole tar file \(.*\): make or fetch it again"),
         ("half.tar", [], r"^'http.*/half.tar' is not a whole tar file"),
         ("a-000.tgz", [], r"a-000.tgz' is compressed \(gzip\)"),
+        ("a-{0..9999999}.tar", [], r"names more than 100,000 tars: shorten the range"),
         ("a.html", [], r"names '.*a.html', which is no .tar"),
         ("b-*.tar", [], r"matches no file that the server lists"),
     ],
@@ -406,3 +409,36 @@ def test_a_shard_is_known_by_its_state(server: Server) -> None:
     server.tags = False
     assert look(shard.url).modified.endswith("GMT")
     assert isinstance(open_source(shard.url), RemoteShards)
+
+
+def test_a_forked_process_leaves_the_connections_alone(
+    server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(transfer, "TIMEOUT", 3.0)
+    url = f"{server.url}/a-000.tar"
+    expected = look(url)
+    assert list(read_ahead(look_and_tidy, [url], 1)) == [expected]
+    assert look(url) == expected
+    assert capsys.readouterr().err == "", "it did not wait"
+
+
+def look_and_tidy(url: str) -> transfer.RemoteShard:
+    found = look(url)
+    gc.collect()
+    return found
+
+
+def test_small_images_are_packed(server: Server, cache: Path) -> None:
+    with tarfile.open(server.root / "small.tar", "w") as file:
+        for number in range(3):
+            picture = io.BytesIO()
+            Image.new("RGB", (8, 8), (number, 0, 0)).save(picture, "PNG")
+            info = tarfile.TarInfo(f"{number}.png")
+            info.size = picture.tell()
+            picture.seek(0)
+            file.addfile(info, picture)
+    assert open_source(f"{server.url}/small.tar").size == (8, 8)
+    server.requests.clear()
+    again = open_source(f"{server.url}/small.tar")
+    assert again.batch(torch.tensor([2]))["image"][0, 0, 0, 0] == 2
+    assert server.requests == []

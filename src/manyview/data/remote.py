@@ -11,7 +11,7 @@ import torch
 from manyview.data.fieldfiles import KINECT_MM, Camera
 from manyview.data.loader import processors, read_ahead
 from manyview.data.shardcache import SIZE, ShardCache
-from manyview.data.source import digest, track
+from manyview.data.source import digest, note, track
 from manyview.data.tar import TarImages
 from manyview.data.tarindex import Index, kept_state, load
 from manyview.data.transfer import RemoteShard, client, look, urls_matching
@@ -91,6 +91,9 @@ def _indexed(urls: Sequence[str], cache: ShardCache, name: str) -> tuple[list[Re
     shards = list(track(_each(look, urls), f"asking for {name}", len(urls)))
     _window(shards, cache.limit, name)  # before much is fetched in vain
     missing = [shard for shard in shards if shard not in found]
+    if missing:
+        size = sum(shard.size for shard in missing) / 1e9
+        note(f"fetching {len(missing):,} of the {len(urls):,} shards of '{name}' once to index them ({size:.3g} GB)")
     made = track(_each(partial(_index, cache), missing), f"fetching and indexing {name}", len(missing))
     found |= zip(missing, made, strict=True)
     return shards, [found[shard] for shard in shards]

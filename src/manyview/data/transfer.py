@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeVar
 
@@ -20,6 +21,7 @@ T = TypeVar("T")
 TIMEOUT = 60.0  # seconds without a byte
 TRIES, PAUSE = 5, 1.0  # tries without progress; seconds before the second one, doubled each time
 _CHUNK = 4 << 20
+_MOST = 100_000  # tars in a set
 _AGAIN = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _PAGE = re.compile(rb"\s*<(!doctype|html|\?xml)", re.IGNORECASE)
@@ -65,7 +67,10 @@ def _path(url: str) -> str:
 
 def urls_matching(spec: str) -> dict[str, str]:
     """The tars that an address or a pattern names, by their paths below the directory that all it can match share."""
-    urls = [url for one in spelled_out(spec) for url in (_listed(spec, one) if "*" in one else [one])]
+    spelled = list(islice(spelled_out(spec), _MOST + 1))
+    if len(spelled) > _MOST:
+        raise UserError(f"'{spec}' names more than {_MOST:,} tars: shorten the range, or write fewer and larger tars")
+    urls = [url for one in spelled for url in (_listed(spec, one) if "*" in one else [one])]
     other = next((url for url in urls if not is_tar(_path(url))), None)
     if other is not None:
         raise UserError(
