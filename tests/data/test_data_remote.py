@@ -212,7 +212,11 @@ def test_errors_that_pass_are_waited_for(server: Server, capsys: pytest.CaptureF
 @pytest.mark.parametrize(
     ("name", "errors", "reason"),
     [
-        ("b.tar", [], r"/b.tar' cannot be read: Not Found \(HTTP 404\); a run keeps its checkpoints and goes on"),
+        (
+            "b.tar",
+            [],
+            r"/b.tar' cannot be read: Not Found \(HTTP 404\): check the address, and who may read it; a run keeps",
+        ),
         ("a-000.tar", [403, 403], r"a-000.tar' cannot be read: Forbidden \(HTTP 403\)"),
         ("a-000.tar", [500] * 10, r"tried 5 times: Internal Server Error \(HTTP 500\)"),
         ("a-00{0,9}.tar", [], r"/a-009.tar' cannot be read: Not Found"),

@@ -88,7 +88,8 @@ def _indexed(urls: Sequence[str], cache: ShardCache, name: str) -> tuple[list[Re
     shards = list(found)
     if len(found) == len(urls) and sum(shard.size for shard in shards) <= cache.limit and all(map(cache.has, shards)):
         return shards, list(found.values())
-    shards = list(track(_each(look, urls), f"asking for {name}", len(urls)))
+    shards = list(_each(look, urls[:1]))  # alone, so that a server that is not there is told of once
+    shards += track(_each(look, urls[1:]), f"asking for {name}", len(urls) - 1)
     _window(shards, cache.limit, name)  # before much is fetched in vain
     missing = [shard for shard in shards if shard not in found]
     if missing:

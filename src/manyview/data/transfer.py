@@ -225,9 +225,13 @@ class _Patience:
         reason, passing = _reason(error)
         self.failures = 1 if progress else self.failures + 1
         if not passing:
-            raise UserError(f"'{self.url}' cannot be read: {reason}; {_GO_ON}") from error
+            raise UserError(
+                f"'{self.url}' cannot be read: {reason}: check the address, and who may read it; {_GO_ON}"
+            ) from error
         if self.failures >= TRIES:
-            raise UserError(f"'{self.url}' cannot be read, tried {self.failures} times: {reason}; {_GO_ON}") from error
+            raise UserError(
+                f"'{self.url}' cannot be read, tried {self.failures} times: {reason}: try again later; {_GO_ON}"
+            ) from error
         pause = PAUSE * 2 ** (self.failures - 1)
         note(f"'{self.url}': {reason}; asking again in {pause:g} s")
         time.sleep(pause)
@@ -250,6 +254,6 @@ def _reason(error: BaseException) -> tuple[str, bool]:
         return f"no answer within {TIMEOUT:g} s", True
     if type(error).__name__ == "ClientPayloadError":
         return "the answer broke off", True
-    words = " ".join(str(error).split()) or type(error).__name__
+    words = re.sub(r" ssl:\w+", "", " ".join(str(error).split())) or type(error).__name__  # aiohttp says it of http too
     ours = isinstance(error, ValueError)  # an address that is none
     return words, not ours and (isinstance(error, OSError) or type(error).__module__.startswith("aiohttp"))
