@@ -9,7 +9,7 @@ import sys
 import tarfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -285,6 +285,17 @@ def test_a_shard_that_changes_ends_the_run(
     again = open_source(f"{server.url}/{SET}")
     assert again.fingerprint != far.fingerprint, "a new run reads the new file"
     assert len(batches(again)) == 20
+
+
+def test_an_answer_without_end_is_not_kept(server: Server, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Endless:
+        def read(self, count: int) -> bytes:
+            return bytes(count)
+
+    monkeypatch.setattr(transfer, "_opened", lambda *_: nullcontext((Endless(), 0)))
+    with pytest.raises(UserError, match=r"a-000.tar' has changed on its server .* bytes or more"):
+        open_source(f"{server.url}/a-000.tar")
+    assert list(cache.glob("*.tar")) == []
 
 
 def test_what_is_evicted_can_be_read_where_it_is_open(server: Server, cache: Path) -> None:

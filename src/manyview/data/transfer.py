@@ -126,14 +126,14 @@ def download(shard: RemoteShard, file: IO[bytes]) -> None:
                             f"'{shard.url}' is a web page and no tar: check the address, and who may read it"
                         )
                     file.write(chunk)
+                    if file.tell() > shard.size:
+                        raise _changed(shard, f"{file.tell():,} bytes or more")
             if file.tell() < shard.size:
                 raise ConnectionError(f"it ended after {file.tell():,} of {shard.size:,} bytes")
         except Exception as error:  # each of many libraries has its own
             if isinstance(error, OSError) and error.errno in _NO_ROOM:
                 raise
             patience.after(error, progress=file.tell() > before)
-    if file.tell() > shard.size:
-        raise _changed(shard, f"{file.tell():,} bytes")
 
 
 @contextmanager
