@@ -57,4 +57,7 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
         except BlockingIOError:
             yield False
             return
-        yield True
+        try:
+            yield True
+        finally:
+            fcntl.flock(file, fcntl.LOCK_UN)  # a process that was forked meanwhile has the file open, too

@@ -72,8 +72,10 @@ class DataConfig:
 
     data: str
     """`scenes` (built in), a folder of images, a .tar or .parquet of images, a folder or pattern of .tar or .parquet
-    files (in quotes: 'a/train-*.tar', 'a/train-{000..099}.tar'), hf:OWNER/NAME[@REVISION] (a set on the Hugging Face
-    hub), a packed file, or cifar10:DIR, cifar100:DIR, stl10:DIR, imagenet:DIR, imagenet100:DIR."""
+    files (in quotes: 'a/train-*.tar', 'a/train-{000..099}.tar'), tars on a server ('s3://bucket/{000..099}.tar',
+    'https://host/a.tar'; MANYVIEW_CACHE_SIZE limits what is kept of them, 50GB by default), hf:OWNER/NAME[@REVISION] (a
+    set on the Hugging Face hub), a packed file, or cifar10:DIR, cifar100:DIR, stl10:DIR, imagenet:DIR,
+    imagenet100:DIR."""
     unlabelled: bool = False
     """Do not take the first directory level of a folder or tar, or the labels in a parquet file, as labels."""
     subset: Annotated[int | None, Positive] = None

@@ -1,12 +1,14 @@
 """What every source shares: parts of it, a part held out, the limit on broken images."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import torch
 
 from manyview.data import Source, Subset, check_unreadable, holdout
+from manyview.data.missing import Incomplete
 from manyview.data.source import Arrays, Names
 from manyview.errors import UserError
 
@@ -75,6 +77,7 @@ def test_the_description_is_plain_data() -> None:
         "missing": {},
         "classes": ["", "a", "b", "c"],
         "class_counts": [0, 1, 1, 0],
+        "order": "",
     }
 
 
@@ -107,3 +110,56 @@ def test_a_group_is_never_on_both_sides_of_a_split() -> None:
     fewer.groups, fewer.group_names = torch.arange(20), [f"video {19 - number}" for number in range(20)]
     names = {fewer.group_names[number] for number in holdout(fewer, 0.25)[1].groups.tolist()}  # type: ignore[union-attr]
     assert names == {source.group_names[number] for number in held_out.groups.tolist() if number < 20}
+
+
+class Sharded(Arrays):
+    """Shards of so many samples, not all of which can be at hand."""
+
+    def __init__(self, counts: list[int], window: int) -> None:
+        self.name, self.fingerprint, self.size, self.window = "sharded", "", (1, 1), window
+        self.shards = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts))
+        self.arrays = {
+            "image": torch.zeros(sum(counts), 3, 1, 1, dtype=torch.uint8),
+            "depth": torch.ones(sum(counts), 1, 1, 1, dtype=torch.uint16),
+        }
+        self.fields = self.selected = ("image", "depth")
+        self.expected: list[int] = []
+
+    def expect(self, numbers: Sequence[int]) -> None:
+        self.expected += numbers
+
+
+def test_far_shards_are_shuffled_in_windows() -> None:
+    source = Sharded([7] * 10, window=3)
+    order = source.order(5, 1)
+    assert torch.equal(order, source.order(5, 1))
+    assert not torch.equal(order, source.order(5, 2))
+    assert order.sort().values.tolist() == list(range(70))
+    shards = order // 7
+    starts = [0]
+    for size in (3, 2, 3, 2):  # 10 shards in 4 windows
+        some = shards[starts[-1] : starts[-1] + 7 * size]
+        assert len(some.unique()) == size
+        assert len(some[: 7 * size // 2].unique()) > 1, "they are mixed"
+        starts.append(starts[-1] + 7 * size)
+    assert len({tuple(source.order(5, epoch)[:21].div(7, rounding_mode="floor").unique()) for epoch in range(5)}) > 1
+
+
+def test_parts_of_far_shards_keep_the_windows() -> None:
+    source = Sharded([40] * 6, window=2)
+    part = Incomplete(Subset(source, torch.arange(0, 240, 3)).select(("image", "depth")), 0.5, seed=0)
+    numbers = (3 * part.order(1)) // 40
+    windows = [source.order(1)[start : start + 80].div(40, rounding_mode="floor").unique() for start in (0, 80, 160)]
+    lengths = [int(torch.isin(numbers, window).sum()) for window in windows]
+    for window, some in zip(windows, numbers.split(lengths), strict=True):
+        assert set(some.tolist()) == set(window.tolist())
+    part.expect([0, 5])
+    assert source.expected == [0, 15]
+
+
+def test_looks_at_far_shards_share_a_few_of_them() -> None:
+    source = Sharded([1000] * 10, window=2)
+    looks = [source.some(word) for word in range(3)]
+    assert len(torch.cat(looks).div(1000, rounding_mode="floor").unique()) == 3
+    assert looks[0].tolist() != looks[1].tolist()
+    assert (source.order_in_words, Named("a").order_in_words) == ("shuffled within 2 of 10 shards at a time", "")

@@ -29,7 +29,6 @@ class Views:
     """How many samples."""
 
     def draw(self, flags: list[str], problems: list[str]) -> None:
-        from manyview import counter
         from manyview.data.source import readable
         from manyview.methods import find
         from manyview.run.announce import left_out
@@ -47,7 +46,7 @@ class Views:
         )
         use_threads(config.run.threads)
         augment = build_augment(method, config)
-        order = counter.permutation(len(source), config.run.seed).tolist()
+        order = source.some(config.run.seed).tolist()
         shown = dict(islice(readable(source, order), self.samples))
         images, ids = list(shown.values()), [source.id(number) for number in shown]
         split = method.encoder_config(config.method, config.encoder).split

@@ -10,10 +10,12 @@ from manyview.data.loader import Batch, Loader
 from manyview.data.packed import Packed, SizesDifferError, cache_path, pack, pack_once, pixel_bytes
 from manyview.data.parquet import Parquet, is_parquet, open_parquet, parquet_in
 from manyview.data.patterns import is_pattern, is_tar, matching, tars_in, tars_matching
+from manyview.data.remote import RemoteShards, open_remote
 from manyview.data.source import NoTestSplit, Source, Subset, Unreadable, check_unreadable, holdout, note
 from manyview.data.splits import test_files, training_files
 from manyview.data.subsets import fewer, imbalanced
 from manyview.data.tar import Shards, Tar
+from manyview.data.transfer import is_remote
 from manyview.errors import UserError
 from manyview.registry import entry_points
 
@@ -25,6 +27,7 @@ __all__ = [
     "NoTestSplit",
     "Packed",
     "Parquet",
+    "RemoteShards",
     "Shards",
     "Source",
     "Subset",
@@ -56,6 +59,7 @@ def open_source(spec: str, *, split: str = "train", labelled: bool = True, camer
     a directory of .tar files, a/train-*.tar, a/train-{000..099}.tar           the shards of one set
     a .parquet, a directory of them or of data/train-*.parquet, a/train-*.parquet        images in a column of rows
     hf:OWNER/NAME, hf:OWNER/NAME/FOLDER@REVISION       the parquet files or tars of a set on the Hugging Face hub
+    s3://bucket/{000..099}.tar, https://host/train-{000..099}.tar              on a server, by fsspec
 
     A directory with image/ and depth/, segmentation/ or normals/, or files KEY.jpg with KEY.depth.png and so on, has
     these fields too. Normals are computed from depth where there are none. `camera` took the images: it says what depth
@@ -66,7 +70,7 @@ def open_source(spec: str, *, split: str = "train", labelled: bool = True, camer
 
     `split` is "train", "test", or "pretrain": all images that may be learnt from, labelled or not (STL-10 has more of
     them than "train"; elsewhere it is the same). Small images of one size are packed once into $MANYVIEW_CACHE
-    (~/.cache/manyview) and read from there.
+    (~/.cache/manyview) and read from there. It also keeps the shards of servers, up to $MANYVIEW_CACHE_SIZE (50GB).
     """
     if split not in SPLITS:
         raise ValueError(f"split {split!r} is not one of {SPLITS}")
@@ -139,6 +143,10 @@ def _open_hub(spec: str, split: str, labelled: bool, camera: Camera) -> Source:
 
 
 def _open_path(spec: str, split: str, labelled: bool, camera: Camera) -> Source:
+    if is_remote(spec):
+        if split == "test":
+            raise NoTestSplit(f"'{spec}' has no test split: name other images with --test-data")
+        return open_remote(spec, labelled=labelled, camera=camera)
     path = Path(spec).expanduser()
     exists = bool(spec) and path.exists()  # an empty word, as an unset variable leaves, is not the directory we are in
     if not exists and not is_pattern(spec):
@@ -179,6 +187,8 @@ def _open_path(spec: str, split: str, labelled: bool, camera: Camera) -> Source:
 
 
 def _packed_if_small(source: ImageFiles, labelled: bool) -> Source:
+    if source.shards is not None:  # not all at hand
+        return source
     path = cache_path(source, source.cache_key)
     if path.exists():
         return pack_once(source, path, labelled=labelled)

@@ -196,8 +196,11 @@ class ImageFiles(Source):
     @property
     def _some(self) -> Sequence[int]:
         """Whose headers are looked at."""
-        count = len(self)
-        return range(count) if count <= _PROBE_ALL else sorted(permutation(count, _PROBE_TAG)[:_PROBE_SOME].tolist())
+        near = self.near
+        if len(near) > _PROBE_ALL:
+            near = near[permutation(len(near), _PROBE_TAG)[:_PROBE_SOME].sort().values]
+        numbers: list[int] = near.tolist()
+        return numbers
 
     @cached_property
     def pixels(self) -> Pixels:  # type: ignore[override]

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from manyview.counter import permutation
 from manyview.data.source import Source, Unreadable
 from manyview.errors import UserError
 
@@ -104,16 +103,20 @@ class Loader:
         return read_ahead(_Fetch(self.source, self.crop), self._slices(), self.workers)
 
     def _slices(self) -> Iterator["_Slice"]:
-        share = self.batch_size // self.world
+        share, ahead = self.batch_size // self.world, self.source.ahead
         for step in range(self.start, self.stop):
             epoch, place = divmod(step, self.steps_per_epoch)
             if place == 0 or step == self.start:
-                order = permutation(len(self.source), self.seed, ORDER_TAG, epoch)
+                order = self.source.order(self.seed, ORDER_TAG, epoch)
+                order = order[: self.steps_per_epoch * self.batch_size]
+                if ahead and step - place + self.steps_per_epoch < self.stop:
+                    order = torch.cat((order, self.source.order(self.seed, ORDER_TAG, epoch + 1)))
             first = place * self.batch_size + self.rank * share
-            yield step, epoch, order[first : first + share].tolist()
+            soon = order[first + ahead : first + ahead + share].tolist() if ahead else []
+            yield step, epoch, order[first : first + share].tolist(), soon
 
 
-_Slice = tuple[int, int, list[int]]  # step, epoch, sample numbers
+_Slice = tuple[int, int, list[int], list[int]]  # step, epoch, numbers of its samples and of some that will follow
 
 
 @dataclass
@@ -122,7 +125,9 @@ class _Fetch:
     crop: Crop | None
 
     def __call__(self, which: _Slice) -> Batch:
-        step, epoch, numbers = which
+        step, epoch, numbers, soon = which
+        if soon:
+            self.source.expect(numbers + soon)
         if self.source.size is not None:
             index = torch.tensor(numbers)
             return Batch(step, epoch, index, self.source.batch(index))

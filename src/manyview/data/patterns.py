@@ -52,7 +52,7 @@ def matching(spec: str, is_kind: Callable[[str], bool], ending: str) -> dict[str
     pattern = os.path.expanduser(spec)
     base = os.path.dirname(_SPECIAL.split(pattern, maxsplit=1)[0]) or os.curdir
     files: dict[str, Path] = {}
-    for one in _spelled_out(pattern):
+    for one in spelled_out(pattern):
         matches = glob.glob(one, recursive=True) if glob.has_magic(one) else [one] if os.path.exists(one) else []
         if not matches:
             if one != pattern:
@@ -71,7 +71,7 @@ def matching(spec: str, is_kind: Callable[[str], bool], ending: str) -> dict[str
     return files
 
 
-def _spelled_out(pattern: str) -> Iterator[str]:
+def spelled_out(pattern: str) -> Iterator[str]:
     """a-{08..10} -> a-08 a-09 a-10 and {a,b} -> a b, as shells do; lazily, for a range may be absurdly long."""
     braces = _BRACES.search(pattern)
     if braces is None:
@@ -79,7 +79,7 @@ def _spelled_out(pattern: str) -> Iterator[str]:
         return
     first, last, listed = braces.groups()
     for choice in _numbers(first, last) if listed is None else listed.split(","):
-        yield from _spelled_out(pattern[: braces.start()] + choice + pattern[braces.end() :])
+        yield from spelled_out(pattern[: braces.start()] + choice + pattern[braces.end() :])
 
 
 def _numbers(first: str, last: str) -> Iterator[str]:

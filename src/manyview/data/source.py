@@ -18,6 +18,7 @@ from rich.markup import escape
 from rich.progress import track as rich_track
 from torch import Tensor
 
+from manyview.counter import permutation
 from manyview.errors import UserError
 from manyview.fields import FIELDS, IMAGE, RGB, Field, Pixels
 
@@ -25,6 +26,8 @@ T = TypeVar("T")
 
 UNREADABLE_SHARE = 0.05
 _HOLDOUT_TAG = b"manyview holdout"
+_NEAR_TAG = 0x6E656172  # "near": keeps the choice of shards apart from everybody else's draws
+_LOOKED_AT = 2048  # samples that looks at a few share, where not all shards are at hand
 
 
 class Unreadable(Exception):
@@ -51,6 +54,8 @@ class Source(ABC):
     groups: Tensor | None = None  # (n,) int64: samples of one group, as frames of a video, are no negatives
     group_names: Sequence[str] = ()  # by number, where they have names
     layout: str = ""  # of data with more fields, as an error says it
+    shards: Tensor | None = None  # (n,) int64: the shard of each sample, where not all shards can be at hand at once
+    window: int = 0  # as many can, while as many others are fetched
     _whole: "Source | None" = None  # what this is a selection of
 
     @abstractmethod
@@ -67,6 +72,51 @@ class Source(ABC):
     def batch(self, index: Tensor) -> dict[str, Tensor]:
         """The selected fields of the samples `index` (N,), (N, c, H, W) each; only when `size` is known."""
         raise TypeError(f"'{self.name}' is read sample by sample")
+
+    def order(self, *words: int) -> Tensor:
+        """All samples in a random order that is a function of the words alone. Where not all shards can be at hand,
+        they come in windows: shards in a random order, and all samples of a window shuffled."""
+        shuffled = permutation(len(self), *words)
+        if self.shards is None:
+            return shuffled
+        count = len(torch.bincount(self.shards))
+        window = torch.argsort(permutation(count, *words)) * self._windows // count  # of each shard
+        return shuffled[torch.argsort(window[self.shards[shuffled]], stable=True)]
+
+    def some(self, *words: int) -> Tensor:
+        """The same for a look at the first few. Where not all shards can be at hand, only samples of a few shards, the
+        same for all looks."""
+        return self.near[permutation(len(self.near), *words)]
+
+    @property
+    def near(self) -> Tensor:
+        """(m,) The samples that a look may take: all, or where not all shards can be at hand, those of a few."""
+        if self.shards is None:
+            return torch.arange(len(self))
+        counts = torch.bincount(self.shards)
+        shards = permutation(len(counts), _NEAR_TAG)
+        few = shards[: 1 + int((counts[shards].cumsum(0) < _LOOKED_AT).sum())]
+        return torch.nonzero(torch.isin(self.shards, few)).flatten()
+
+    @property
+    def ahead(self) -> int:
+        """How many samples before its turn in `order` one should be expected. 0: everything is at hand."""
+        return 0 if self.shards is None else 3 * len(self) // (4 * self._windows)
+
+    def expect(self, numbers: Sequence[int]) -> None:  # noqa: B027  # nothing is to be done for what is at hand
+        """Told of samples that will be read soon, so that what is far away can be fetched meanwhile."""
+
+    @property
+    def _windows(self) -> int:
+        assert self.shards is not None
+        return -(-len(torch.bincount(self.shards)) // self.window)
+
+    @property
+    def order_in_words(self) -> str:
+        """Nothing for a shuffle of all samples."""
+        if self.shards is None:
+            return ""
+        return f"shuffled within {self.window:,} of {len(torch.bincount(self.shards)):,} shards at a time"
 
     def select(self, names: Iterable[str]) -> "Source":
         """The same samples with these fields."""
@@ -143,6 +193,7 @@ class Source(ABC):
             "missing": self.missing,
             "classes": list(self.classes),
             "class_counts": self.class_counts,
+            "order": self.order_in_words,
         }
 
 
@@ -181,6 +232,7 @@ class Subset(Source):
             self.present = {name: there[indices] for name, there in source.present.items()}
         self.groups = None if source.groups is None else source.groups[indices]
         self.group_names = source.group_names
+        self.shards, self.window = None if source.shards is None else source.shards[indices], source.window
         self.fingerprint = digest(source.fingerprint.encode(), indices.numpy().tobytes())
 
     def __len__(self) -> int:
@@ -194,6 +246,9 @@ class Subset(Source):
 
     def batch(self, index: Tensor) -> dict[str, Tensor]:
         return self.source.batch(self.indices[index])
+
+    def expect(self, numbers: Sequence[int]) -> None:
+        self.source.expect(self.indices[list(numbers)].tolist())
 
     def select(self, names: Iterable[str]) -> "Subset":
         names = tuple(names)

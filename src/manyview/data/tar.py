@@ -2,6 +2,7 @@
 
 import os
 import posixpath
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from io import BytesIO
@@ -20,7 +21,7 @@ from manyview.fields import IMAGE
 _OPEN = 64  # descriptors kept by a process for all its tars: some systems allow no more than 256
 
 
-class Shards(ImageFiles):
+class TarImages(ImageFiles):
     """The images in uncompressed tars, ordered by the tars' names, then by their own.
 
     Names and not places give the order, so that a tar written anew in another order holds the same samples, and so
@@ -32,18 +33,16 @@ class Shards(ImageFiles):
     """
 
     def __init__(
-        self, name: str, tars: Mapping[str, Path], *, labelled: bool = True, camera: Camera = KINECT_MM
+        self, name: str, tars: Mapping[str, object], found: Sequence[Index], *, labelled: bool, camera: Camera
     ) -> None:
-        """`tars` are their names, with which the ids of their images begin, and where they lie."""
-        names = sorted(tars)
-        self._shards = [Shard.of(tars[tar]) for tar in names]
-        found = indexes(self._shards, name)
-        empty = [shard.path for shard, index in zip(self._shards, found, strict=True) if not len(index)]
-        if empty and len(empty) < len(names):
-            note(f"{len(empty):,} of the {len(names):,} tars of '{name}' hold no images, the first is {empty[0]}")
+        """`tars` are their names in order, with which the ids of their images begin, and what they are called;
+        `found` are their indexes."""
+        empty = [tar for tar, index in zip(tars.values(), found, strict=True) if not len(index)]
+        if empty and len(empty) < len(tars):
+            note(f"{len(empty):,} of the {len(tars):,} tars of '{name}' hold no images, the first is {empty[0]}")
         self._ends = np.cumsum([len(index) for index in found])
         self._places = np.concatenate([index.places for index in found])  # (n, 2): offset and length
-        ids = Names(b"".join(_below(tar, index.names) for tar, index in zip(names, found, strict=True)))
+        ids = Names(b"".join(_below(tar, index.names) for tar, index in zip(tars, found, strict=True)))
         labels, self.classes = _label(found, ids, name) if labelled else (None, ())
         self._others = np.concatenate([index.others for index in found])  # (n, fields, 2)
         lengths = {field: np.ascontiguousarray(self._others[:, i, 1]) for i, field in enumerate(OTHERS)}
@@ -51,10 +50,28 @@ class Shards(ImageFiles):
 
     def open(self, index: int, field: str = IMAGE) -> IO[bytes]:
         index = range(len(self))[index]
-        shard = self._shards[int(np.searchsorted(self._ends, index, side="right"))]
         place = self._places[index] if field == IMAGE else self._others[index, OTHERS.index(field)]
         offset, length = place.tolist()
-        return BytesIO(_opened(shard).read(offset, length))
+        return BytesIO(self._bytes(int(np.searchsorted(self._ends, index, side="right")), offset, length))
+
+    @abstractmethod
+    def _bytes(self, shard: int, offset: int, length: int) -> bytes:
+        """Of the tar with this number."""
+
+
+class Shards(TarImages):
+    """Tars on this machine."""
+
+    def __init__(
+        self, name: str, tars: Mapping[str, Path], *, labelled: bool = True, camera: Camera = KINECT_MM
+    ) -> None:
+        """`tars` are their names and where they lie."""
+        tars = dict(sorted(tars.items()))
+        self._shards = [Shard.of(path) for path in tars.values()]
+        super().__init__(name, tars, indexes(self._shards, name), labelled=labelled, camera=camera)
+
+    def _bytes(self, shard: int, offset: int, length: int) -> bytes:
+        return _opened(self._shards[shard]).read(offset, length)
 
     @property
     def cache_key(self) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, Protocol
 
 import numpy as np
 import safetensors.numpy
@@ -52,6 +52,27 @@ class Shard(NamedTuple):
             raise UserError(f"'{path}' cannot be read ({error.strerror}): check the path and permissions") from error
         return cls(path, facts.st_size, facts.st_mtime_ns)
 
+    @property
+    def kept_at(self) -> Path:
+        return index_path(self.path.name, os.fsencode(self.path.resolve()))
+
+
+class Indexed(Protocol):
+    """A tar, wherever it lies."""
+
+    @property
+    def size(self) -> int: ...
+    @property
+    def modified(self) -> int | str: ...
+    @property
+    def kept_at(self) -> Path:
+        """The place of its index, one for all of its states, so that no outdated indexes pile up."""
+
+
+def index_path(name: str, place: bytes) -> Path:
+    readable = re.sub(r"[^\w.]+", "-", name, flags=re.ASCII).strip("-.")[-40:]
+    return cache_directory() / "tars" / f"{readable}-{digest(place)}.safetensors"
+
 
 @dataclass(frozen=True)
 class Index:
@@ -65,7 +86,7 @@ class Index:
     def __len__(self) -> int:
         return len(self.places)
 
-    def fits(self, shard: Shard) -> bool:
+    def fits(self, shard: Indexed) -> bool:
         """Whether it could be an index of this tar, as one read from the disk may hold anything."""
         count = len(self)
         return (
@@ -84,7 +105,7 @@ class Index:
 
 def indexes(shards: Sequence[Shard], name: str) -> list[Index]:
     """The indexes of all shards, the kept ones from the cache; `name` is what the user calls the set."""
-    found = {shard: index for shard in shards if (index := _load(shard)) is not None}
+    found = {shard: index for shard in shards if (index := load(shard)) is not None}
     missing = [shard for shard in shards if shard not in found]
     several = len(missing) > 1
     parallel = several and sum(shard.size for shard in missing) >= _PARALLEL_BYTES
@@ -96,7 +117,7 @@ def indexes(shards: Sequence[Shard], name: str) -> list[Index]:
     for shard, index in zip(missing, track(built, f"indexing {name}", len(missing), show=several), strict=True):
         found[shard] = index
         try:
-            _keep(shard, index)
+            keep(shard, index)
         except OSError as error:  # the index is at hand all the same
             failure = error
     if failure is not None:
@@ -107,11 +128,11 @@ def indexes(shards: Sequence[Shard], name: str) -> list[Index]:
     return [found[shard] for shard in shards]
 
 
-def find_images(shard: Shard, *, show: bool = False) -> Index:
-    """Walks the headers of a tar; of the contents only labels are read."""
-    path = shard.path
+def find_images(shard: Shard, *, called: str | None = None, show: bool = False) -> Index:
+    """Walks the headers of a tar; of the contents only labels are read. Errors name it as it is `called`."""
+    path = called or str(shard.path)
     try:
-        with path.open("rb") as file:
+        with shard.path.open("rb") as file:
             if compression := _COMPRESSED.get(file.read(2)):
                 raise UserError(
                     f"'{path}' is compressed ({compression}), so its images cannot be read one by one: "
@@ -125,12 +146,12 @@ def find_images(shard: Shard, *, show: bool = False) -> Index:
         raise UserError(f"'{path}' is not a whole tar file ({error}): make or fetch it again") from error
     except OSError as error:
         raise UserError(f"'{path}' cannot be read ({error.strerror}): check its permissions") from error
-    if Shard.of(path) != shard:
+    if Shard.of(shard.path) != shard:
         raise UserError(f"'{path}' changed while it was read: wait until it is written")
     return index
 
 
-def _walk(tar: tarfile.TarFile, path: Path, show: bool) -> Index:
+def _walk(tar: tarfile.TarFile, path: str, show: bool) -> Index:
     """Of members with one name the last counts, as in extraction."""
     places: dict[str, tuple[int, int]] = {}
     labels: dict[str, int] = {}  # by key
@@ -185,7 +206,7 @@ def _read_label(tar: tarfile.TarFile, member: tarfile.TarInfo) -> int:
     return int(text) if text.isdigit() and len(text) <= _LABEL_DIGITS else WRONG_LABEL
 
 
-def _check_end(file: IO[bytes], offset: int, path: Path) -> None:
+def _check_end(file: IO[bytes], offset: int, path: str) -> None:
     """A tar ends with blocks of zeros: tarfile also stops, without a word, where one breaks off or is damaged."""
     file.seek(offset)
     rest = file.read(_AFTER_THE_END)
@@ -195,32 +216,37 @@ def _check_end(file: IO[bytes], offset: int, path: Path) -> None:
         raise UserError(f"'{path}' goes on behind its end, as tars joined by cat do: keep them as separate tars")
 
 
-def _kept_at(shard: Shard) -> Path:
-    """One place for all states of a tar, so that no outdated indexes pile up."""
-    readable = re.sub(r"[^\w.]+", "-", shard.path.name, flags=re.ASCII).strip("-.")[-40:]
-    return cache_directory() / "tars" / f"{readable}-{digest(os.fsencode(shard.path.resolve()))}.safetensors"
-
-
-def _mark(shard: Shard, index: Index) -> str:
+def _mark(shard: Indexed, index: Index) -> str:
     content = digest(index.names, *(each.tobytes() for each in (index.places, index.labels, index.others)))
     return json.dumps([_FORMAT, shard.size, shard.modified, content, *plug_ins()])
 
 
-def _keep(shard: Shard, index: Index) -> None:
+def keep(shard: Indexed, index: Index) -> None:
+    """For later runs."""
     tensors: dict[str, np.ndarray[Any, Any]] = {
         "names": np.frombuffer(index.names, dtype=np.uint8),
         "places": index.places,
         "labels": index.labels,
         "others": index.others,
     }
-    with replacing(_kept_at(shard)) as file:
+    with replacing(shard.kept_at) as file:
         file.write(safetensors.numpy.save(tensors, {_METADATA: _mark(shard, index)}))
 
 
-def _load(shard: Shard) -> Index | None:
+def kept_state(place: Path) -> tuple[int, Any] | None:
+    """Size and state of the tar whose index is kept there, by its own account."""
+    try:
+        with safe_open(place, framework="np") as file:
+            _, size, modified, *_ = json.loads((file.metadata() or {})[_METADATA])
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError, RecursionError):
+        return None
+    return size, modified
+
+
+def load(shard: Indexed) -> Index | None:
     """None if no index is kept, or that of another state of the tar, or a damaged one."""
     try:
-        with safe_open(_kept_at(shard), framework="np") as file:
+        with safe_open(shard.kept_at, framework="np") as file:
             mark = (file.metadata() or {}).get(_METADATA)
             names, places, labels, others = map(file.get_tensor, ("names", "places", "labels", "others"))
             index = Index(names.tobytes(), places, labels, others)

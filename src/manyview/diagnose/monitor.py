@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyview import counter
 from manyview.data.loader import Workers, read_ahead, readers
 from manyview.data.source import Source, Unreadable, track
 from manyview.diagnose.contrast import CONTRAST, contrast
@@ -104,7 +103,7 @@ def _evaluating(network: nn.Module) -> Iterator[None]:
 def _cut(source: Source, augment: Augment, workers: Workers, samples: int) -> tuple[Tensor, dict[str, Tensor]]:
     """The numbers (N,) of samples that can be read, in whole batches, and their crops (N, V, c, size, size)."""
     # Where half of this many cannot be read, the set is broken.
-    order = counter.permutation(len(source), augment.seed, _TAG)[: 2 * samples].tolist()
+    order = source.some(augment.seed, _TAG)[: 2 * samples].tolist()
     most = min(samples, len(source))
     crops: dict[str, Tensor] = {}
     kept: list[int] = []

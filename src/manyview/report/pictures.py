@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from manyview import counter
 from manyview.data.source import Source, Subset, readable
 from manyview.diagnose.embeddings import (
     alignment,
@@ -124,7 +123,7 @@ def collect(
 
 def shuffled(source: Source, seed: int) -> Tensor:
     """The samples in the order in which they are considered for the page."""
-    return counter.permutation(len(source), seed, _TAG)
+    return source.some(seed, _TAG)
 
 
 def _sample(source: Source, number: int, sample: Mapping[str, Tensor]) -> Sample:

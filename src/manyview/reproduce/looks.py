@@ -14,7 +14,6 @@ from sklearn.manifold import TSNE
 from torch import Tensor
 from torch.nn import functional as F
 
-from manyview import counter
 from manyview.atomic import replacing
 from manyview.data import Source, holdout, open_source
 from manyview.data.source import track
@@ -195,7 +194,7 @@ def batch_of(run: Path, setting: Setting, size: int) -> Batch:
     method, config = saved_config(run)
     source, plain = tested_images(setting), build_augment(method, config)
     augment = Augment(plain.policy, views=VIEWS, size=plain.size, seed=plain.seed)
-    numbers = counter.permutation(len(source), config.run.seed, _CLOSEUP_TAG)[:size].tolist()
+    numbers = source.some(config.run.seed, _CLOSEUP_TAG)[:size].tolist()
     samples = [source.read(number) for number in numbers]
     views = augment.views_of(samples, numbers, _EPOCH)
     pixels = augment.values(views)[IMAGE].mul(255).round().byte()
@@ -290,7 +289,7 @@ class Spread:
         encoder, source = load(run).to(pick_device(setting.device)), self.source(setting)
         plain = policy(config.views.augment, min_crop=config.views.min_crop, normalise=False)  # the encoder does it
         augment = Augment(plain, views=self.views, size=config.views.image_size, seed=config.run.seed)
-        chosen = counter.permutation(len(source), config.run.seed, _SPREAD_TAG)[: self.images]
+        chosen = source.some(config.run.seed, _SPREAD_TAG)[: self.images]
         parts = []
         for some in track(chosen.split(_AT_ONCE), f"{self.views} views of each image"):
             samples = ((number, source.read(number)) for number in some.tolist())

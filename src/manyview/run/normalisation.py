@@ -63,7 +63,7 @@ def measured(config: AnyConfig, source: Source) -> AnyConfig:
 def some_samples(source: Source, seed: int, limit: int = MEASURED) -> Iterator[tuple[dict[str, Tensor], Tensor]]:
     """Fields (n, c, H, W) of at most `limit` samples from everywhere in the source, and their numbers (n,). The
     same seed gives the same samples."""
-    chosen = sampled(len(source), limit, seed)
+    chosen = source.near[sampled(len(source.near), limit, seed)]
     if source.size is not None:
         yield from ((source.batch(some), some) for some in chosen.split(100))
         return

@@ -48,6 +48,8 @@ FREE = {
     *("data", "workers", "threads"),
 }
 
+WHOLE = "shuffled as a whole"
+
 
 def pretrain(
     kind: type[Method],
@@ -106,6 +108,7 @@ def resume(run: Path, kind: type[Method], config: AnyConfig, source: Source, con
     # First, because the configuration also chooses samples.
     refuse_other(saved_with(state, kind, path), config, path)
     maker, here = read_config(run).get("version"), manyview.__version__
+    refuse_other_order(run, source)
     if source.fingerprint != (expected := fingerprint(run, "data")):
         older = "" if maker == here else f", or resume with manyview {maker}, which made the run"
         raise UserError(
@@ -329,6 +332,17 @@ def refuse_other(saved: AnyConfig, config: AnyConfig, path: Path) -> None:
         raise UserError(
             f"the configuration differs from the one in {path.name} (- saved, + given): {'; '.join(diff)}: "
             "resume with the saved one, or start a new run"
+        )
+
+
+def refuse_other_order(run: Path, source: Source) -> None:
+    """The order of shards that are fetched follows the room for them."""
+    facts = read_config(run).get("data")
+    had = facts.get("order", "") if isinstance(facts, dict) else ""
+    if had != source.order_in_words:
+        raise UserError(
+            f"{run} took its samples {had or WHOLE}, and would now take them {source.order_in_words or WHOLE}: name "
+            "the original data, with MANYVIEW_CACHE_SIZE as it was"
         )
 
 
