@@ -4,9 +4,10 @@ BIN := .venv/bin
 
 .PHONY: demo test lint format bench clean
 
+# An interrupted demo goes on where it was; a finished one is only evaluated again.
 demo: .venv/installed
-	rm -rf runs/demo
-	$(BIN)/manyview pretrain jcl --data scenes --epochs 7 --out runs/demo
+	if [ -e runs/demo/checkpoints/latest.pt ]; then $(BIN)/manyview resume runs/demo; \
+	else rm -rf runs/demo && $(BIN)/manyview pretrain jcl --data scenes --epochs 7 --out runs/demo; fi
 	$(BIN)/manyview evaluate knn runs/demo --data scenes
 	$(BIN)/manyview evaluate linear runs/demo --data scenes
 	$(BIN)/manyview report runs/demo

@@ -14,6 +14,7 @@ import pytest
 
 from manyview.cli import main
 
+TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 SMALL_RUN = ["--batch-size", "16", "--max-steps", "2", "--image-size", "32", "--contrast-every", "0"]
 
 
@@ -51,10 +52,30 @@ class Command:
         os.killpg(self.process.pid, number)
 
 
+class TwoRanks(Command):
+    """`torchrun --nproc-per-node 2 … -m manyview …`."""
+
+    def __init__(self, *words: str, log: Path, restarts: int = 0) -> None:
+        super().__init__(*words, log=log, launcher=[*TORCHRUN, "--max-restarts", str(restarts), "-m", "manyview"])
+
+    def pid_of(self, rank: int) -> int:
+        """Of the process whose environment says so, among the children of torchrun."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        for child in children:
+            if f"RANK={rank}".encode() in Path(f"/proc/{child}/environ").read_bytes().split(b"\0"):
+                return int(child)
+        raise AssertionError(f"no rank {rank} among {children}")
+
+
 def mistake(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     """The one line that a mistake costs."""
-    assert main(list(words)) == 2
-    message = capsys.readouterr().err
-    assert message.count("\n") == 1
-    assert message.startswith("manyview: ")
+    (message,) = mistakes(capsys, *words)
     return message
+
+
+def mistakes(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
+    """The lines of several mistakes, which are told at once."""
+    assert main(list(words)) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert all(line.startswith("manyview: ") for line in lines)
+    return [line.removeprefix("manyview: ") for line in lines]

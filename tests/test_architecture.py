@@ -11,13 +11,25 @@ import manyview
 
 ROOT = Path(manyview.__file__).parent
 # For everyone:
-LEAVES = {"allocator", "atomic", "bounds", "counter", "errors", "precision", "registry", "run.files", "fields"}
+LEAVES = {
+    "allocator",
+    "atomic",
+    "bounds",
+    "counter",
+    "errors",
+    "precision",
+    "registry",
+    "run.files",
+    "fields",
+    "pixels",
+}
 SENSES = {"objectives", "views", "encoders", "data", "distributed"}
 METHODS = SENSES | {"config", "methods", "negatives"}
 READERS = {"evaluate", "diagnose", "report"}  # of runs
 # What each room may import besides itself and the leaves: every room stands here.
 ALLOWED: dict[str, set[str]] = {
     **{room: set() for room in LEAVES},
+    "arguments": set(),
     "distributed": set(),
     "objectives": set(),
     "views": set(),
@@ -30,12 +42,13 @@ ALLOWED: dict[str, set[str]] = {
     "evaluate": SENSES,
     "diagnose": METHODS | {"evaluate"},  # a method knows what its loss means
     "report": METHODS | READERS,
-    "run": METHODS | READERS | {"train"},
+    "export": METHODS | READERS,  # a model card says how a run was evaluated
+    "run": METHODS | READERS | {"arguments", "train"},
     "cost": METHODS | {"train", "run"},
     "reproduce": METHODS | READERS | {"train", "run", "cost"},
-    "cli": METHODS | READERS | {"train", "run", "cost", "reproduce"},
+    "cli": METHODS | READERS | {"arguments", "train", "run", "cost", "reproduce", "export"},
     "__main__": {"cli"},
-    "__init__": {"encoders"},
+    "__init__": {"data", "encoders", "evaluate", "methods", "negatives", "objectives", "views"},
 }
 
 
@@ -108,4 +121,7 @@ def test_the_documented_names_are_importable() -> None:
 
     sources, objectives = (InBatch, MemoryBank, Queue), (cacr, info_nce, jcl, multiview, nce, nt_xent, similarity)
     assert all(callable(each) for each in (*sources, *objectives, manyview.load))
-    assert set(manyview.__all__) == {"__version__", "load"}
+    assert dir(manyview) == sorted(manyview.__all__)
+    rooms = [name for name in manyview.__all__ if name not in ("__version__", "load")]
+    assert all(getattr(manyview, room).__all__ for room in rooms)
+    assert all(f"manyview.{name}" in str(manyview.__doc__) for name in ("load", *rooms))

@@ -1,7 +1,7 @@
 """Bounds stand beside the fields, and one call checks a whole configuration."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, get_args, get_type_hints
 
 import pytest
@@ -91,3 +91,13 @@ def test_every_number_of_a_configuration_has_its_bounds(group: type[object]) -> 
     plain, full = get_type_hints(group), get_type_hints(group, include_extras=True)
     numbers = [name for name, kind in plain.items() if {int, float} & {kind, *get_args(kind)}]
     assert [name for name in numbers if not hasattr(full[name], "__metadata__") and name not in UNBOUNDED] == []
+
+
+def test_all_that_is_out_of_bounds_is_told_at_once_and_can_be_set_aside() -> None:
+    config = Outer(learning_rate=-1.0, inner=Inner(size=0, shares=(2.0, 3.0)))
+    with pytest.raises(UserError) as error:
+        bounds.check(config)
+    assert [line.split()[0] for line in str(error.value).splitlines()] == ["--learning-rate", "--size", "--shares"]
+    mended = bounds.mended(config, Outer(), bounds.problems(config))
+    assert mended == Outer()
+    assert bounds.mended(replace(config, free=7.0), Outer(), bounds.problems(config)) == Outer(free=7.0)

@@ -63,7 +63,7 @@ def test_a_step_of_jcl_runs_through_the_listed_files_and_no_other(preset: str, t
         Image.fromarray(pixels.numpy()).save(folder / f"{number}.png")
     small = ["--backbone", "tiny", "--image-size", "32", "--queue-size", "16", "--batch-size", "8", "--preset", preset]
     kind = find("jcl")
-    config, source, _ = parse_run(
+    config, source, *_ = parse_run(
         kind, ["--data", str(folder), "--out", str(tmp_path / "run"), "--max-steps", "1", *small]
     )
     parts = build(kind, config, source)

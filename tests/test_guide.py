@@ -1,11 +1,14 @@
 """The code of the guide runs as it stands, but for its size."""
 
 import re
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import load_file
 from torchvision.datasets import FakeData
 
@@ -54,7 +57,7 @@ def place(trained: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_loop_computes_what_pretrain_does(place: Path) -> None:
-    few = ["--data", "scenes:128", "--max-steps", "2", "--contrast-every", "0"]
+    few = ["--data", "scenes:128", "--max-steps", "2", "--contrast-every", "0", "--queue-size", "16", "--no-mask-own"]
     assert main(["pretrain", "jcl", *few, "--out", "run"]) == 0
     theirs, ours = (load_file(name) for name in ("run/encoder.safetensors", "mine.safetensors"))
     assert theirs.keys() == ours.keys()
@@ -92,13 +95,31 @@ def test_evaluating_from_python(place: Path, capsys: pytest.CaptureFixture[str])
     assert len(left["train"]) + len(left["test"]) == 128
 
 
+def test_features_of_a_whole_set_are_shown(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyarrow")
+    shown: dict[str, Any] = {}
+    brain = SimpleNamespace(compute_visualization=lambda images, **how: shown.update(how, images=images))
+    monkeypatch.setitem(
+        sys.modules, "fiftyone", SimpleNamespace(Dataset=SimpleNamespace(from_images=list), brain=brain)
+    )
+    monkeypatch.setitem(sys.modules, "fiftyone.brain", brain)
+    assert main(["embed", "mine.safetensors", "--data", "scenes:64", "--out", "features.parquet"]) == 0
+    (code,) = blocks("Features of a whole set")
+    run(code, {})
+    assert shown["images"] == [f"photos/train/{number}" for number in range(64)]
+    assert shown["embeddings"].shape == (64, 256)
+
+
 def test_what_was_learnt_is_used_and_fine_tuned(place: Path) -> None:
     network = build_encoder(EncoderConfig(backbone="resnet18"), image_size=32)
     channels = (0.5, 0.5, 0.5)
     save_backbone("resnet18.safetensors", network, image_size=32, mean=channels, std=channels)
     images = torch.rand(4, 3, 32, 32)
     use, (from_timm, taken_out) = blocks("Using what was learnt")[0], blocks("Fine-tuning")
-    assert run(use, {"runs/photos": "resnet18.safetensors"}, images=images)["features"].shape == (4, 512)
+    Image.new("RGB", (60, 40), "orange").save("cat.jpg")
+    found = run(use, {"runs/photos": "resnet18.safetensors"}, images=images)
+    assert found["features"].shape == (4, 512)
+    assert found["of_one"].shape == (1, 512)
     command = re.search(r"^# manyview (.*)$", from_timm, re.MULTILINE)
     assert command is not None
     words = command[1].replace("runs/photos", "resnet18.safetensors").replace("resnet50", "exported").split()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running import Command, lines
+from running import TwoRanks, lines
 from torch import Tensor
 
 from manyview.cli import main
@@ -19,26 +19,10 @@ from manyview.run import checkpoint
 FLAGS = ["--data", "scenes:64", "--seed", "3", "--batch-size", "16", "--image-size", "16", "--dim", "32"]
 FLAGS += ["--contrast-every", "2"]  # epochs of four steps: mostly once, at the end
 OWN = {"jcl": ["--queue-size", "40", "--keys", "2"], "moco-v2": ["--queue-size", "40"], "simclr": []}
-TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 
 
 def words(method: str, out: Path, *flags: str) -> list[str]:
     return ["pretrain", method, *FLAGS, *OWN[method], *flags, "--out", str(out)]
-
-
-class TwoRanks(Command):
-    """`torchrun --nproc-per-node 2 … -m manyview …`."""
-
-    def __init__(self, *words: str, log: Path, restarts: int = 0) -> None:
-        super().__init__(*words, log=log, launcher=[*TORCHRUN, "--max-restarts", str(restarts), "-m", "manyview"])
-
-    def pid_of(self, rank: int) -> int:
-        """Of the process whose environment says so, among the children of torchrun."""
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-        for child in children:
-            if f"RANK={rank}".encode() in Path(f"/proc/{child}/environ").read_bytes().split(b"\0"):
-                return int(child)
-        raise AssertionError(f"no rank {rank} among {children}")
 
 
 def state(run: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Atomic writes (to a temporary file that is synced and renamed), and locks for files that several processes change."""
+"""Atomic writes (to a temporary file that is synced and renamed), output files, and locks between processes."""
 
 import fcntl
 import os
@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
+
+from manyview.errors import UserError
 
 
 @contextmanager
@@ -30,6 +32,18 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+@contextmanager
+def out_file(path: Path, way_out: str = "choose another place", *, folder: bool = False) -> Iterator[None]:
+    """Around what writes the file that a user names by --out. All commands have one rule: its directory is made where
+    it is not there, and a file that was there is replaced, as a whole and at the end. `folder`: it may be one."""
+    if path.is_dir() and not folder:  # told before the work
+        raise UserError(f"--out {path} is a directory: name a file")
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"--out {path} cannot be written ({error.strerror or error}): {way_out}") from error
 
 
 @contextmanager

@@ -5,8 +5,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from manyview.bounds import AtLeastOne, NotNegative, Positive, PositiveShare, Seed, Share, ShareBelowOne
+from manyview.bounds import AtLeastOne, Channels, NotNegative, Positive, PositiveShare, Seed, Share, ShareBelowOne
 from manyview.encoders import EncoderConfig
+from manyview.run.files import LoggerName
 
 Precision = Literal["float32", "bf16", "fp16", "float64"]
 
@@ -36,6 +37,8 @@ class RunConfig:
     """Random seed of initial weights, data order and views. The same seed gives the same run."""
     device: str = "auto"
     """cpu, cuda, cuda:1, mps … `auto`: a GPU if there is one. Under torchrun each process takes its own GPU."""
+    threads: Annotated[int | None, Positive] = None
+    """Threads that compute in each process. Default: one per core."""
     compile: bool = False
     """Compile encoders and augmentations with torch.compile. The first steps are slow, later ones faster."""
     checkpoint_every: Annotated[int, Positive] = 1000
@@ -47,6 +50,10 @@ class RunConfig:
     none."""
     log_every: Annotated[int, Positive] = 50
     """Print a line every N steps if the output is not a terminal."""
+    log_to: tuple[LoggerName, ...] = ("tensorboard",)
+    """Log the metrics to these too, besides metrics.jsonl; wandb and mlflow also get settings and page. Their own
+    variables set them up, such as WANDB_PROJECT, WANDB_MODE=offline, MLFLOW_TRACKING_URI. If they fail, training goes
+    on."""
     knn_every: Annotated[int, NotNegative] = 0
     """Measure kNN accuracy every N epochs (labelled data only). 0: never."""
     contrast_every: Annotated[int, NotNegative] = 1
@@ -64,12 +71,13 @@ class DataConfig:
     """The training data."""
 
     data: str
-    """`scenes` (built in), a folder of images, a .tar of images, a folder or pattern of .tar files (in quotes:
-    'a/train-*.tar', 'a/train-{000..099}.tar'), also on a server ('s3://bucket/{000..099}.tar', 'https://host/a.tar';
-    MANYVIEW_CACHE_SIZE limits what is kept of them, 50GB by default), a packed file, or cifar10:DIR, cifar100:DIR,
-    stl10:DIR, imagenet:DIR, imagenet100:DIR."""
+    """`scenes` (built in), a folder of images, a .tar or .parquet of images, a folder or pattern of .tar or .parquet
+    files (in quotes: 'a/train-*.tar', 'a/train-{000..099}.tar'), tars on a server ('s3://bucket/{000..099}.tar',
+    'https://host/a.tar'; MANYVIEW_CACHE_SIZE limits what is kept of them, 50GB by default), hf:OWNER/NAME[@REVISION] (a
+    set on the Hugging Face hub), a packed file, or cifar10:DIR, cifar100:DIR, stl10:DIR, imagenet:DIR,
+    imagenet100:DIR."""
     unlabelled: bool = False
-    """Do not take the first directory level of a folder or tar as labels."""
+    """Do not take the first directory level of a folder or tar, or the labels in a parquet file, as labels."""
     subset: Annotated[int | None, Positive] = None
     """Train on at most N images, drawn at random. --imbalance is applied to these."""
     imbalance: Literal["none", "linear", "exponential"] = "none"
@@ -85,6 +93,12 @@ class DataConfig:
     intrinsics: str | None = None
     """Camera intrinsics fx,fy,cx,cy in pixels, for normals computed from depth. Default: Kinect's, scaled to the
     images."""
+    channels: Annotated[int, Channels] = 3
+    """Channels of the images: 1 for grey, 4 and more for satellite and microscopy images. Grey images are repeated for
+    3, colours give their luma for 1. Pages of a TIFF with one channel each are channels if there are so many."""
+    value_range: tuple[float, float] | None = None
+    """LOW HIGH: the values of image files that are black and white, such as 0 4095 for 12 bits. Default: 0 and 255 for
+    8 bits, 0 and 65535 for more, 0 and 1 for floating-point numbers."""
     workers: Annotated[int | Literal["auto"], NotNegative] = "auto"
     """Processes that read and decode. 0: read in the main process. `auto`: 0 for packed sets, else one per
     processor."""

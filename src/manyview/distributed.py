@@ -186,6 +186,12 @@ def anyone(flag: bool) -> bool:
     return bool(flags)
 
 
+def wait_for_all() -> None:
+    """Returns when all ranks are here."""
+    if world_size() > 1:
+        dist.barrier()
+
+
 def everyone(value: list[T]) -> list[T]:
     """The lists of all ranks, joined. For what is rare: they are pickled between the processes of one run."""
     if world_size() == 1:

@@ -1,11 +1,35 @@
 """What ends a command in one line, without a traceback: a user's mistake, or a signal."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 
 
 class UserError(Exception):
-    """Says what is wrong, with the flag and its value, and the way out."""
+    """Says what is wrong, with the flag and its value, and the way out: one line for each mistake."""
+
+
+def refuse(problems: Iterable[str]) -> None:
+    """Raises a UserError with all of them, each once, if there are any."""
+    if lines := list(dict.fromkeys(problems)):
+        raise UserError("\n".join(lines))
+
+
+def meant(word: str, known: Iterable[str]) -> str:
+    """The question after the one of the known words that is most like it, if any is."""
+    close = get_close_matches(word, list(known), 1)
+    return f" (did you mean {close[0]}?)" if close else ""
+
+
+def complaints(*checks: Callable[[], object]) -> list[str]:
+    """The lines of the UserErrors that the checks raise. All are called, so that a user sees all mistakes at once."""
+    found: list[str] = []
+    for check in checks:
+        try:
+            check()
+        except UserError as error:
+            found += str(error).splitlines()
+    return found
 
 
 @contextmanager

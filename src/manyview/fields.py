@@ -1,13 +1,15 @@
 """What a sample may hold: one table says how each field is stored, cut, mirrored, read as numbers and shown."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 IMAGE = "image"
+DEEP = 257  # steps of 16 bits in one of 8
 
 
 @dataclass(frozen=True)
@@ -31,8 +33,10 @@ class Field:
 
     def values(self, stored: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
         """(…, channels, H, W) as floats; NaN where unknown."""
-        x = stored.to(dtype)
-        values = x / self.steps + self.offset if self.offset else x / self.steps
+        x, steps = stored.to(dtype), self.steps
+        if self.coloured and stored.dtype == torch.uint16:
+            steps *= DEEP
+        values = x / steps + self.offset if self.offset else x / steps
         return values.masked_fill((x == 0).all(-3, keepdim=True), torch.nan) if self.unknown else values
 
     def mirrored(self, values: Tensor) -> Tensor:
@@ -44,6 +48,8 @@ class Field:
 
     def resized(self, stored: Tensor, size: tuple[int, int]) -> Tensor:
         """(N, channels, H, W) -> (N, channels, *size), of the same type."""
+        if not self.nearest and stored.dtype == torch.uint16:  # which `interpolate` does not take
+            return self.resized(stored.float(), size).round().to(torch.uint16)
         if not self.nearest:
             return F.interpolate(stored, size=size, mode="bilinear", antialias=True)
         rows, columns = (
@@ -70,8 +76,16 @@ def _class_colours(segmentation: Tensor) -> Tensor:
     return torch.where(segmentation == 0, 0, colours)
 
 
+def _picture(image: Tensor) -> Tensor:
+    """The first three channels; the first as grey where there are fewer."""
+    if image.shape[-3] < 3:
+        return image[..., :1, :, :].expand(*image.shape[:-3], 3, *image.shape[-2:])
+    return image[..., :3, :, :]
+
+
 FIELDS: dict[str, Field] = {
-    IMAGE: Field(3, torch.uint8, 255, show=lambda image: image, coloured=True),
+    # Sets of images may have another number of channels, and 16 bits: see `Pixels`.
+    IMAGE: Field(3, torch.uint8, 255, show=_picture, coloured=True),
     # In millimetres, so values are metres.
     "depth": Field(1, torch.uint16, 1000, show=_grey, nearest=True, unknown=True),
     # Unit vectors: x points right, y up, z to the camera. A mean across an edge would point nowhere.
@@ -88,3 +102,27 @@ FIELDS: dict[str, Field] = {
     # Numbers of classes.
     "segmentation": Field(1, torch.uint16, 1, show=_class_colours, nearest=True),
 }
+
+
+class Pixels(NamedTuple):
+    """How the images of a set are stored."""
+
+    channels: int = 3
+    deep: bool = False
+    """With 16 bits."""
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return torch.uint16 if self.deep else torch.uint8
+
+    @property
+    def field(self) -> Field:
+        return replace(FIELDS[IMAGE], channels=self.channels, dtype=self.dtype)
+
+
+RGB = Pixels()
+
+
+def eight_bits(image: Tensor) -> Tensor:
+    """uint8, of an image of either depth."""
+    return (image.float() / DEEP).round().byte() if image.dtype == torch.uint16 else image

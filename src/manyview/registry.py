@@ -9,7 +9,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-from manyview.errors import UserError
+from manyview.errors import UserError, meant
 
 T = TypeVar("T")
 Group = Literal["manyview.methods", "manyview.protocols", "manyview.sources"]
@@ -84,7 +84,8 @@ class Registry(Generic[T]):
         elif name in entry_points(self.group):
             kind = entry_points(self.group)[name].load()
         else:
-            raise UserError(f"no {noun} {name!r}: choose one of {', '.join(self.described())}")
+            known = self.described()
+            raise UserError(f"no {noun} {name!r}: choose one of {', '.join(known)}{meant(name, known)}")
         module, _, base = self.base.partition(".")
         parent = getattr(importlib.import_module(f"{self.package}.{module}"), base)
         if not (isinstance(kind, type) and issubclass(kind, parent) and getattr(kind, "name", None) == name):

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from running import mistake
+from running import mistake, mistakes
 
 from manyview.cli import COMMANDS, main
 
@@ -44,7 +44,7 @@ def test_mistakes_cost_one_line_each(capsys: pytest.CaptureFixture[str], tmp_pat
         capsys, "pack", "--data", empty, "--split", "test", *out
     )
     assert "is not a run directory" in mistake(capsys, "resume", str(tmp_path / "empty"))
-    assert "resume" in mistake(capsys, "evaluate", "knn", str(tmp_path / "empty"), "--data", "scenes:64")
+    assert "give the --out of" in mistake(capsys, "evaluate", "knn", str(tmp_path / "empty"), "--data", "scenes:64")
     assert "--config" in mistake(
         capsys, "pretrain", "jcl", "--config", str(tmp_path / "none.toml"), "--data", "scenes:64", *out
     )
@@ -69,4 +69,6 @@ def test_bounds_are_checked_before_anything_is_opened(
     words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place = [] if words[0] == "evaluate" else ["--out", str(tmp_path / "out")]
-    assert message in mistake(capsys, *words, "--data", str(tmp_path / "nowhere"), *place)
+    first, *others = mistakes(capsys, *words, "--data", str(tmp_path / "nowhere"), *place)
+    assert message in first
+    assert all("nowhere' does not exist" in other for other in others)

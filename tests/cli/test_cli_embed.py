@@ -5,12 +5,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from rich.console import Console
+from running import mistake
 from safetensors.torch import load_file
 
 from manyview.cli import main
-from manyview.evaluate.features import Features, embed
+from manyview.evaluate.embed import Embedded, embed
+from manyview.evaluate.split import camera_of
 
 
 def test_embeddings_come_with_ids_and_labels(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -48,36 +51,66 @@ def test_embedding_shows_its_progress_on_a_terminal(
 ) -> None:
     shown = []
 
-    def noted(*arguments: Any, **settings: Any) -> Features:
+    def noted(*arguments: Any, **settings: Any) -> Embedded:
         shown.append(settings["progress"])
         return embed(*arguments, **settings)
 
-    monkeypatch.setattr("manyview.evaluate.features.embed", noted)
+    monkeypatch.setattr("manyview.evaluate.embed.embed", noted)
     monkeypatch.setattr("manyview.cli.embed.console", Console(force_terminal=terminal))
     assert main(["embed", str(run), "--data", "scenes:64", "--out", str(tmp_path / "features.npz")]) == 0
     assert shown == [terminal]
 
 
-def test_exports_load_where_they_are_meant_to(run: Path, tmp_path: Path) -> None:
-    import timm
-    import torchvision
+def embedded(tmp_path: Path, spec: str | Path, name: str = "f.npz") -> Any:
+    out = tmp_path / name
+    assert main(["embed", str(spec), "--data", "scenes:64", "--out", str(out)]) == 0
+    with np.load(out, allow_pickle=False) as file:
+        return file["embeddings"]
 
-    for form in ("torchvision", "timm", "safetensors"):
-        assert main(["export", str(run), "--format", form, "--out", str(tmp_path / f"{form}.safetensors")]) == 0
-    theirs = torchvision.models.resnet18()
-    missing, unexpected = theirs.load_state_dict(load_file(tmp_path / "torchvision.safetensors"), strict=False)
-    assert (missing, unexpected) == (["fc.weight", "fc.bias"], [])
-    timm.create_model("resnet18", num_classes=0).load_state_dict(load_file(tmp_path / "timm.safetensors"))
-    assert (
-        main(
-            [
-                "embed",
-                str(tmp_path / "safetensors.safetensors"),
-                "--data",
-                "scenes:64",
-                "--out",
-                str(tmp_path / "f.npz"),
-            ]
-        )
-        == 0
-    )
+
+def test_weights_of_every_kind_are_embedded_alike(run: Path, tmp_path: Path) -> None:
+    whole = embedded(tmp_path, run)
+    for form in ("safetensors", "torchvision", "timm", "hf"):
+        out = str(tmp_path / (form if form == "hf" else f"{form}.safetensors"))
+        assert main(["export", str(run), "--format", form, "--out", out]) == 0
+    torch.save({"state_dict": load_file(tmp_path / "torchvision.safetensors")}, tmp_path / "resnet18.pth")
+    assert np.array_equal(embedded(tmp_path, run / "encoder.safetensors"), whole)
+    assert np.array_equal(embedded(tmp_path, tmp_path / "safetensors.safetensors"), whole)
+    assert np.array_equal(embedded(tmp_path, tmp_path / "hf"), whole)
+    again = tmp_path / "again.safetensors"  # of a file that says nothing of itself
+    assert main(["export", str(tmp_path / "resnet18.pth"), "--format", "timm", "--out", str(again)]) == 0
+    assert again.read_bytes() == (tmp_path / "timm.safetensors").read_bytes()
+
+
+def test_an_unfinished_run_is_remarked_once(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = embedded(tmp_path, run)
+    (run / "encoder.safetensors").rename(tmp_path / "encoder.safetensors")
+    try:
+        capsys.readouterr()
+        unfinished = embedded(tmp_path, run)
+    finally:
+        (tmp_path / "encoder.safetensors").rename(run / "encoder.safetensors")
+    assert capsys.readouterr().err == f"{run} is not finished: its encoder is that of the checkpoint after step 2\n"
+    assert np.array_equal(unfinished, whole)
+
+
+@pytest.mark.parametrize("command", [["embed", "--data", "scenes:64"], ["export"]])
+def test_weights_that_cannot_be_fetched_cost_one_line(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import huggingface_hub.constants
+
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)  # read when it was imported
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    name, *flags = command
+    words = [name, "timm:test_resnet", *flags, "--out", str(tmp_path / "out.safetensors")]
+    assert "timm's weights of test_resnet cannot be fetched" in mistake(capsys, *words)
+    assert not (tmp_path / "out.safetensors").exists()
+
+
+def test_depth_means_to_other_weights_what_is_said(run: Path, tmp_path: Path) -> None:
+    assert main(["export", str(run), "--format", "hf", "--out", str(tmp_path / "folder")]) == 0
+    for spec in (tmp_path / "folder", "timm:resnet18", run / "encoder.safetensors"):
+        assert camera_of(spec).depth_scale == 0.001
+        assert camera_of(spec, depth_scale=0.5).depth_scale == 0.5

@@ -19,8 +19,26 @@ def test_evaluations_are_printed_and_kept_beside_the_random_encoder(
     assert "test split" in text
     records = json.loads((run / "evaluations.json").read_text())
     assert {(r["protocol"], r["encoder"]) for r in records} == {
-        (protocol, encoder) for protocol in ("knn", "linear") for encoder in ("random", "trained")
+        (protocol, encoder) for protocol in ("knn", "linear") for encoder in ("random", "pixels", "trained")
     }
+    assert "pixels: the same images, averaged down to at most 16×16" in text
+
+
+def test_other_weights_stand_beside_and_any_weights_come_first(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = str(run / "encoder.safetensors")
+    words = ["--data", "scenes:64", "--no-baselines"]
+    assert main(["evaluate", "knn", str(run), *words, "--against", file, "random"]) == 0
+    assert "pixels" not in capsys.readouterr().out
+    records = json.loads((run / "evaluations.json").read_text())
+    first, other = records[-1], next(record for record in records if record["encoder"] == file)
+    assert (first["encoder"], first["metrics"]) == ("trained", other["metrics"])
+    assert main(["evaluate", "recognise", file, *words, "--samples", "16"]) == 0
+    assert "recognised" in capsys.readouterr().out
+    assert json.loads((run / "evaluations.json").read_text()) == records  # only run directories keep records
+    assert "nowhere does not exist" in mistake(capsys, "evaluate", "knn", "nowhere", *words)
+    assert "timm has no model 'resnet999'" in mistake(
+        capsys, "evaluate", "knn", str(run), *words, "--against", "timm:resnet999"
+    )
 
 
 def test_layers_are_probed_printed_and_drawn(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import safetensors.torch
 from PIL import Image
-from running import lines, mistake
+from running import lines, mistake, mistakes
 
 from manyview.cli import main
 
@@ -117,5 +117,6 @@ def test_a_time_fixes_the_steps(folders: dict[int, Path], tmp_path: Path) -> Non
     "more", [["--time", "soon"], ["--time", "10m", "--epochs", "3"], ["--time", "10m", "--max-steps", "3"]]
 )
 def test_a_time_that_makes_no_sense(more: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    message = mistake(capsys, "pretrain", "jcl", "--data", str(tmp_path / "none"), "--out", str(tmp_path / "r"), *more)
+    data, out = str(tmp_path / "none"), str(tmp_path / "r")
+    message, _ = mistakes(capsys, "pretrain", "jcl", "--data", data, "--out", out, *more)
     assert "--time" in message

@@ -33,7 +33,15 @@ def imported(*words: str) -> set[str]:
 def test_what_explains_itself_imports_no_torch(words: list[str]) -> None:
     found = imported(*words)
     assert not found & {"torch", "numpy", *SLOW}
-    assert "tyro" not in found or words[0] == "evaluate"
+
+
+def test_the_package_imports_its_rooms_when_they_are_used() -> None:
+    program = "import sys, manyview; dir(manyview); print(*sys.modules); manyview.objectives.jcl; print(*sys.modules)"
+    output = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True).stdout
+    before, after = (set(line.split()) for line in output.splitlines())
+    assert "torch" not in before
+    assert {"torch", "manyview.objectives"} <= after
+    assert not after & {"timm", "manyview.encoders"}
 
 
 @pytest.mark.parametrize("command", ["resume", "embed", "export", "report", "diagnose", "views", "pack", "reproduce"])

@@ -7,6 +7,7 @@ from PIL import Image
 from running import mistake
 
 from manyview.cli import main
+from manyview.data import open_source
 
 
 def drawn(tmp_path: Path, *words: str) -> int:
@@ -43,10 +44,14 @@ def test_the_views_drawn_are_those_of_the_seed(tmp_path: Path) -> None:
 
 def test_mistakes_about_views_cost_one_line_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["views", "--data", "scenes:64", "--out", str(tmp_path / "none" / "views.png")]
+    open_source("scenes:64")
+    capsys.readouterr()  # which tells that they are packed
     assert "--samples 0 must be greater than 0" in mistake(capsys, *words, "--samples", "0")
     assert "--views 1 leaves a query without a positive" in mistake(capsys, *words, "--method", "cacr", "--views", "1")
     assert "'3' is no view" in mistake(capsys, *words, "--method", "cmc", "--views", "3")
+    (tmp_path / "none").write_text("a file")
     assert "views.png cannot be written" in mistake(capsys, *words)
+    assert "is a directory: name a file" in mistake(capsys, *words[:-1], str(tmp_path))
 
 
 def test_images_that_cannot_be_read_are_not_drawn(tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ import pytest
 import torch
 from PIL import Image
 
-from manyview.data import Folder, Subset, Unreadable
+from manyview.data import Folder, Subset, Unreadable, decoding
 from manyview.data import folder as folder_module
-from manyview.data.folder import decode
+from manyview.data.decoding import decode
 from manyview.errors import UserError
 
 Pixels = np.ndarray
@@ -79,12 +79,12 @@ def test_jpegs_have_the_same_pixels_with_and_without_torchvisions_decoder(
 ) -> None:
     noise = np.random.default_rng(0).integers(0, 256, (61, 83, 3), dtype=np.uint8)
     file = encoded(Image.fromarray(noise).convert(mode), "JPEG", **options)
-    if folder_module._jpeg(file) is None:
+    if decoding._jpeg(file) is None:
         pytest.skip("torchvision was built without a JPEG decoder")
     fast = hwc(decode(file))
     assert fast.flags.c_contiguous, "channels last"
     assert (fast == np.array(Image.open(file).convert("RGB"))).all()
-    monkeypatch.setattr(folder_module, "_jpeg", lambda file: None)
+    monkeypatch.setattr(decoding, "_jpeg", lambda file: None)
     file.seek(0)
     assert (fast == hwc(decode(file))).all()
 

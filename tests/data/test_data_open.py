@@ -10,7 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
-from manyview.data import Folder, NoTestSplit, Packed, Source, Tar, open_source, pack
+from manyview.data import Folder, NoTestSplit, Packed, Source, Tar, decoding, open_source, pack
 from manyview.data import folder as folder_module
 from manyview.errors import UserError
 
@@ -80,8 +80,8 @@ def test_changed_images_are_packed_again(tmp_path: Path) -> None:
 def test_a_change_of_the_code_that_makes_the_pixels_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = photos(tmp_path / "photos")
     open_source(str(root))
-    decode: Callable[..., torch.Tensor] = folder_module.decode
-    monkeypatch.setattr(folder_module, "decode", lambda file: decode(file) + 1)
+    decode: Callable[..., torch.Tensor] = decoding.decode
+    monkeypatch.setattr(folder_module, "decode", lambda *how: decode(*how) + 1)
     assert open_source(str(root)).read(0)["image"][0, 0, 0] == 1
 
 
@@ -192,7 +192,9 @@ def test_an_unknown_name_or_path_lists_what_is_known(spec: str) -> None:
 
 def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.zip").write_text("")
-    with pytest.raises(UserError, match=r"is a file of another kind: give a directory, a .tar of images or a packed"):
+    with pytest.raises(
+        UserError, match=r"is a file of another kind: give a directory, a .tar of images, a .parquet or a packed"
+    ):
         open_source(str(tmp_path / "a.zip"))
 
 

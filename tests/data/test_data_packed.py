@@ -142,10 +142,22 @@ def test_the_centre_is_cut_out_of_the_resized_image(tmp_path: Path) -> None:
     assert pack(Stripes(), tmp_path / "b.safetensors", image_size=2, progress=False).arrays["image"][0].min() > 150
 
 
-def test_an_existing_file_is_not_overwritten(tmp_path: Path) -> None:
-    (tmp_path / "a.safetensors").write_text("precious")
-    with pytest.raises(UserError, match="exists already: remove it or choose another name"):
-        pack(Numbers(2), tmp_path / "a.safetensors")
+def test_an_existing_file_is_replaced_once_the_new_one_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    pack(Numbers(3), path, progress=False)
+    reader = Packed(path)
+
+    class Broken(Numbers):
+        def batch(self, index: Tensor) -> dict[str, Tensor]:
+            raise UserError("it breaks off")
+
+    with pytest.raises(UserError, match="it breaks off"):
+        pack(Broken(2), path, progress=False)
+    assert len(Packed(path)) == 3
+    assert len(pack(Numbers(2), path, progress=False)) == 2
+    assert reader.read(2)["image"].shape == Packed(path).read(1)["image"].shape, "who reads the old one goes on"
+    with pytest.raises(UserError, match=r"is a directory: name a file"):
+        pack(Numbers(2), tmp_path)
 
 
 def test_a_place_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:

@@ -85,8 +85,10 @@ def test_the_missing_shard_of_a_range_is_named(shards: Path, last: str) -> None:
     assert f"names '{missing}', which does not exist: fetch or make it, or shorten the range" in str(error.value)
 
 
-def test_a_pattern_is_for_tars_alone(shards: Path) -> None:
-    with pytest.raises(UserError, match=r"matches 'shards/\S+', which is no .tar: patterns are for tars, as"):
+def test_a_pattern_names_files_of_one_kind(shards: Path) -> None:
+    with pytest.raises(
+        UserError, match=r"matches 'shards/\S+', which is no .tar: patterns are for tars and parquet files, as"
+    ):
         tars_matching("shards/*")
     touch(shards, "sub.tar/a.png")
     with pytest.raises(UserError, match=r"matches 'shards/sub.tar', which is no .tar"):

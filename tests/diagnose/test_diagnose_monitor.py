@@ -9,10 +9,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from manyview.data.source import Arrays, Source, Unreadable
-from manyview.diagnose.contrast import contrast
+from manyview.diagnose.contrast import CONTRAST, contrast
+from manyview.diagnose.embeddings import effective_rank
 from manyview.diagnose.monitor import BATCH, SAMPLES, T_POS, VIEWS, ContrastMonitor
 from manyview.encoders import Encoder, EncoderConfig, build_encoder
 from manyview.errors import UserError
+from manyview.evaluate.recognise import recognised
 from manyview.views import Augment, policy
 
 SIZE = 16
@@ -73,9 +75,13 @@ def test_the_numbers_are_those_of_views_embedded_in_eval_mode() -> None:
     own = augment(views=VIEWS)
     views = own.views_of([source.read(i) for i in order.tolist()], order.tolist(), -1)["image"]
     with torch.no_grad():
-        embedded = network.eval()(views.double().flatten(0, 1)).unflatten(0, (VIEWS, 24))
+        features = network.eval().features(views.double().flatten(0, 1))
+        embedded = network.embeddings(features).unflatten(0, (VIEWS, 24))
+        unit = F.normalize(features, dim=1).unflatten(0, (VIEWS, 24))
     torch.testing.assert_close(embedded.norm(dim=-1), torch.ones(VIEWS, 24, dtype=torch.float64))
-    assert found == pytest.approx(contrast(embedded, t_pos=T_POS, t_neg=1.5), rel=1e-9)
+    expected = contrast(embedded, t_pos=T_POS, t_neg=1.5)
+    expected |= {"recognised": float(recognised(unit).mean()), "feature_rank": effective_rank(unit[0])}
+    assert found == pytest.approx(expected, rel=1e-9)
 
 
 def test_the_views_are_not_those_of_any_epoch_of_the_training() -> None:
@@ -125,7 +131,7 @@ def test_modes_come_back_after_an_error_too(small: ContrastMonitor, monkeypatch:
     def fail(x: Tensor) -> Tensor:
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr(network, "forward", fail)
+    monkeypatch.setattr(network.backbone, "forward", fail)
     with pytest.raises(RuntimeError, match="out of memory"):
         small(network)
     assert all(module.training for module in network.modules())
@@ -179,8 +185,8 @@ def test_batches_are_averaged() -> None:
         embedded = network(views.flatten(0, 1)).unflatten(0, (VIEWS, SAMPLES))
     halves = [contrast(half, t_pos=T_POS, t_neg=2.0) for half in embedded.split(BATCH, 1)]
     assert len(halves) == 2
-    for name, value in found.items():
-        assert value == pytest.approx((halves[0][name] + halves[1][name]) / 2, rel=1e-4)
+    for name in CONTRAST:
+        assert found[name] == pytest.approx((halves[0][name] + halves[1][name]) / 2, rel=1e-4)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -207,8 +213,8 @@ def test_how_it_is_measured_is_described(small: ContrastMonitor) -> None:
 
 def test_collapsed_embeddings_are_told_from_spread_ones_by_uniformity(small: ContrastMonitor) -> None:
     class Constant(Encoder):
-        def forward(self, x: Tensor) -> Tensor:
-            return F.normalize(torch.ones(len(x), 8), dim=1)
+        def embeddings(self, features: Tensor) -> Tensor:
+            return F.normalize(torch.ones(len(features), 8), dim=1)
 
     found = small(Constant(encoder().backbone, EncoderConfig(dim=8)))
     assert found["entropy"] == pytest.approx(found["max_entropy"], abs=1e-6)

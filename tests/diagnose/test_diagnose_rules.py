@@ -12,7 +12,8 @@ import torch
 
 from manyview.cli import main
 from manyview.diagnose.facts import Comparison, Facts
-from manyview.diagnose.rules import LEVELS, Finding, findings, judge
+from manyview.diagnose.finding import LEVELS, Finding
+from manyview.diagnose.rules import findings, judge, ruled
 from manyview.evaluate.records import Record
 from manyview.evaluate.result import Metric, Result
 
@@ -64,21 +65,22 @@ def found(about: str, known: Facts) -> Finding | None:
 
 def level(about: str, known: Facts) -> str | None:
     finding = found(about, known)
-    assert finding is None or (finding.advice == "") == (finding.level == "good")
+    assert finding is None or (finding.advice == "") == (finding.level in ("good", "normal"))
     return None if finding is None else finding.level
 
 
 def test_a_run_that_is_well_has_nothing_but_good_findings() -> None:
     known = facts(rows(knn=[0.3 + step / 1000 for step in range(STEPS)]))
-    levels = [finding.level for finding in judge(known)]
+    levels = [finding.level for finding in ruled(known)]
     assert levels == ["good"] * 7 + ["unknown"]  # nobody has probed it
+    assert [finding.level for finding in judge(known)] == ["unknown", *levels]  # nor compared it with anything
     assert judge(facts(finished=False)) == []
 
 
 def test_the_worst_comes_first() -> None:
-    levels = [LEVELS.index(finding.level) for finding in judge(facts(rows(variance=0.01, wait=0.2), samples=1500))]
+    levels = [LEVELS.index(finding.level) for finding in ruled(facts(rows(variance=0.01, wait=0.2), samples=1500))]
     assert levels == sorted(levels)
-    assert {0, 1, 2, 3} == set(levels)
+    assert {"problem", "warning", "good", "unknown"} == {LEVELS[each] for each in levels}
 
 
 @pytest.mark.parametrize(
@@ -99,6 +101,46 @@ def test_collapse_to_a_point_or_to_a_few_directions(variance: float, rank: float
     assert f"{rank:.1f}" in finding.text
 
 
+def test_collapse_is_never_told_of_many_directions() -> None:
+    for variance, rank in [(0.02, 91.3), (0.02, 2.0), (0.9, 2.0)]:
+        finding = found("Embeddings", facts(rows(variance=variance, effective_rank=rank)))
+        assert finding is not None
+        assert ("collapsed" in finding.text) == (rank < 3)
+    assert level("Embeddings", facts(rows(variance=0.02, effective_rank=91.3), finished=False)) == "warning"
+
+
+def test_advice_names_no_flag_that_the_run_has_not() -> None:
+    simclr = facts(rows(effective_rank=2.0, wait=0.5), method="simclr", workers="auto")
+    simclr = replace(simclr, config={**simclr.config, "method": {"temperature": 0.2}})
+    finding = found("Embeddings", simclr)
+    assert finding is not None
+    assert "more negatives (--batch-size)" in finding.advice
+    waiting = found("Data loading", simclr)
+    assert waiting is not None
+    assert "--workers" not in waiting.advice  # every processor reads already
+    nothing: list[float | None] = [None] * STEPS
+    assert found("Embeddings", facts(rows(variance=nothing), method="predictive")) is None  # which has no contrast
+
+
+def test_unlabelled_data_is_never_asked_for_labels() -> None:
+    known = facts(rows())
+    for data in ({**known.data, "classes": []}, {**known.data, "classes": ["photos"]}):
+        texts = [f"{each.text} {each.advice}" for each in judge(replace(known, data=data))]
+        assert not any(word in text for text in texts for word in ("evaluate knn", "evaluate linear", "--knn-every"))
+        assert "manyview evaluate recognise runs/a --data scenes" in texts[0]
+
+
+def test_a_queue_of_random_vectors_explains_a_small_first_loss() -> None:
+    rising = [0.2 + min(4.0, step / 10) for step in range(STEPS)]
+    finding = found("Loss at the start", facts(rows(loss=rising)))
+    assert finding is not None
+    assert finding.level == "normal"
+    assert "began at 0.20, far below chance (6.91), and rises at first" in finding.text
+    assert "from step 16 on" in finding.text  # 1,000 places, 64 keys a step
+    assert found("Loss at the start", facts(rows())) is None
+    assert found("Loss at the start", facts(rows(loss=rising), method="cacr-moco")) is None  # it has no such level
+
+
 def test_only_the_last_measurement_of_the_embeddings_counts() -> None:
     early: list[float | None] = [0.01] * 10 + [None] * (STEPS - 11) + [0.95]
     assert level("Embeddings", facts(rows(variance=early))) == "good"
@@ -115,7 +157,7 @@ def test_embeddings_that_were_not_measured_are_not_judged() -> None:
 def test_a_loss_that_is_no_number_names_its_step() -> None:
     broken: list[float | None] = [5.0] * 40
     broken[17] = None
-    worst = judge(facts(rows(40, loss=broken), precision="fp16"))[0]
+    worst = ruled(facts(rows(40, loss=broken), precision="fp16"))[0]
     assert (worst.level, worst.text) == ("problem", "The loss was NaN or infinite in step 17.")
     assert "--lr" in worst.advice
     assert "bf16" in worst.advice
@@ -292,10 +334,12 @@ def test_a_directory_is_judged_in_the_terminal(tmp_path: Path, capsys: pytest.Ca
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows(variance=0.01)))
     assert main(["diagnose", str(tmp_path)]) == 0
     text = " ".join(capsys.readouterr().out.split())
+    assert findings(tmp_path)[0].about == "Better than random weights or raw pixels?"
     for finding in findings(tmp_path):
         assert f"{finding.level} {finding.about}: {' '.join(finding.text.split())}" in text
-        assert " ".join(finding.advice.split()) in text
-    assert text.startswith("problem Embeddings: The encoder has collapsed")
+        assert "".join(finding.advice.split()) in text.replace(" ", "")  # a long path is broken anywhere
+    assert text.startswith("unknown Better than random weights or raw pixels?: Not measured.")
+    assert "warning Embeddings: The embeddings lie close together, but still differ in many directions" in text
 
 
 def test_what_is_no_run_is_said_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,52 +7,21 @@ from typing import Any
 
 import pytest
 import safetensors.torch
-import timm
 import torch
-import torchvision
+from networks import MEAN, STD, encoder, images, normalised, saved
 from safetensors import safe_open
 from torch import Tensor, nn
 
 from manyview.encoders import (
-    Encoder,
-    EncoderConfig,
     FrozenEncoder,
-    build_encoder,
-    export,
     load,
     random_like,
     save_backbone,
 )
 from manyview.errors import UserError
+from manyview.export import export
 
 torch.set_num_threads(1)
-
-MEAN, STD = (0.49, 0.48, 0.45), (0.25, 0.24, 0.26)
-
-
-def encoder(size: int = 32, channels: int = 3, **changes: Any) -> Encoder:
-    """An encoder that has seen a batch, so that its running statistics are not those of a fresh one."""
-    torch.manual_seed(0)
-    config = EncoderConfig(**{"backbone": "tiny", **changes})
-    made = build_encoder(config, image_size=size, in_channels=channels)
-    with torch.no_grad():
-        for parameter in made.parameters():  # residual branches start at 0, where an error in them would not show
-            parameter.add_(0.05 * torch.randn_like(parameter))
-        made(torch.rand(8, channels, size, size))
-    return made
-
-
-def saved(path: Path, made: Encoder, size: int = 32) -> Path:
-    save_backbone(path, made, image_size=size, mean=MEAN, std=STD)
-    return path
-
-
-def images(size: int = 32) -> Tensor:
-    return torch.randint(0, 256, (4, 3, size, size), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
-
-
-def normalised(x: Tensor) -> Tensor:
-    return (x.float() / 255 - torch.tensor(MEAN).view(3, 1, 1)) / torch.tensor(STD).view(3, 1, 1)
 
 
 def write(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None) -> Path:
@@ -99,7 +68,7 @@ def test_a_file_knows_its_input_channels(tmp_path: Path, config: dict[str, Any])
     assert random_like(frozen, 0)(two).shape == (3, made.num_features)
     with pytest.raises(ValueError, match=r"images must be \(N, 2, H, W\), not \(4, 3, 32, 32\)"):
         frozen(images())
-    with pytest.raises(UserError, match=r"--format timm has no .*input channels 2: .* written as safetensors$"):
+    with pytest.raises(UserError, match=r"--format timm has no .*input channels 2: .* written as safetensors or onnx$"):
         export(file, tmp_path / "out.safetensors", "timm")
     export(file, tmp_path / "out.safetensors", "safetensors")
     assert load(tmp_path / "out.safetensors").card == frozen.card
@@ -225,72 +194,6 @@ def test_the_random_counterpart_is_a_function_of_the_seed(run: Path) -> None:
     assert torch.equal(one(images()), same(images()))
     assert not torch.equal(one(images()), other(images()))
     assert not torch.equal(one(images()), frozen(images()))
-
-
-def test_export_to_torchvision_is_the_same_network_there(tmp_path: Path) -> None:
-    file = saved(tmp_path / "encoder.safetensors", encoder(32, backbone="resnet18"))
-    export(file, tmp_path / "new" / "out.safetensors", "torchvision")
-    network = torchvision.models.resnet18(weights=None)
-    result = network.load_state_dict(safetensors.torch.load_file(tmp_path / "new" / "out.safetensors"), strict=False)
-    assert result.missing_keys == ["fc.weight", "fc.bias"]
-    assert result.unexpected_keys == []
-    network.fc = nn.Identity()
-    with torch.no_grad():
-        theirs = network.double().eval()(normalised(images()).double())  # in float32 memory layouts round differently
-        torch.testing.assert_close(theirs, load(file).double()(images()), rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize(("backbone", "size"), [("test_resnet", 64), ("test_vit", 160), ("test_convnext", 64)])
-def test_export_to_timm_is_the_same_network_there(tmp_path: Path, backbone: str, size: int) -> None:
-    file = saved(tmp_path / "encoder.safetensors", encoder(size, backbone=backbone), size)
-    export(file, tmp_path / "out.safetensors", "timm")
-    network = timm.create_model(backbone, num_classes=0)
-    network.load_state_dict(safetensors.torch.load_file(tmp_path / "out.safetensors"), strict=True)
-    with torch.no_grad():
-        torch.testing.assert_close(
-            network.eval()(normalised(images(size))), load(file)(images(size)), rtol=1e-4, atol=1e-5
-        )
-
-
-def test_export_to_safetensors_is_our_own_file(run: Path, tmp_path: Path) -> None:
-    export(run, tmp_path / "out.safetensors", "safetensors")
-    assert (tmp_path / "out.safetensors").read_bytes() == (run / "encoder.safetensors").read_bytes()
-
-
-@pytest.mark.parametrize("format", ["torchvision", "timm"])
-@pytest.mark.parametrize(
-    ("config", "size", "what"),
-    [
-        ({"backbone": "tiny"}, 32, "tiny"),
-        ({"backbone": "test_resnet", "stem": "small"}, 32, "test_resnet with --stem small"),
-        ({"backbone": "test_resnet", "norm": "group"}, 32, "test_resnet with --norm group"),
-        ({"backbone": "test_vit"}, 48, "test_vit with --image-size 48"),
-    ],
-)
-def test_an_encoder_without_counterpart_names_the_format_that_works(
-    tmp_path: Path, config: dict[str, Any], size: int, what: str, format: Any
-) -> None:
-    file = saved(tmp_path / "encoder.safetensors", encoder(size, **config), size)
-    with pytest.raises(UserError, match=rf"--format {format} has no {what}: .* can be written as safetensors$"):
-        export(file, tmp_path / "out.safetensors", format)
-    assert not (tmp_path / "out.safetensors").exists()
-
-
-def test_timm_is_offered_where_torchvision_has_no_such_network(tmp_path: Path) -> None:
-    file = saved(tmp_path / "encoder.safetensors", encoder(backbone="test_convnext"))
-    with pytest.raises(UserError, match=r"--format torchvision has no test_convnext: .* as safetensors or timm$"):
-        export(file, tmp_path / "out.safetensors", "torchvision")
-
-
-def test_an_export_must_be_named_a_safetensors_file(run: Path) -> None:
-    with pytest.raises(UserError, match=r"--out .*resnet.pth must end in \.safetensors"):
-        export(run, run / "resnet.pth", "safetensors")
-
-
-def test_an_export_that_cannot_be_written_is_a_users_error(run: Path) -> None:
-    (run / "file").touch()
-    with pytest.raises(UserError, match=r"--out .*out.safetensors cannot be written \(.*\): choose another place"):
-        export(run, run / "file" / "out.safetensors", "safetensors")
 
 
 def test_a_run_without_a_checkpoint_is_a_users_error(tmp_path: Path) -> None:

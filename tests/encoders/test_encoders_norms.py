@@ -166,6 +166,21 @@ def test_alone_synchronised_norm_is_batch_norm(shape: tuple[int, ...]) -> None:
     torch.testing.assert_close(sync.weight.grad, norm.weight.grad, rtol=1e-9, atol=1e-10)
 
 
+def test_fixed_norm_is_in_training_what_batch_norm_is_in_evaluation() -> None:
+    torch.manual_seed(0)
+    plain = build_backbone("resnet18").eval()
+    for name, buffer in plain.named_buffers():
+        if name.endswith(("running_mean", "running_var")):
+            buffer.uniform_(0.5, 1.5)
+    fixed = build_backbone("resnet18", norm="fixed").train()
+    fixed.load_state_dict(plain.state_dict())
+    images = torch.randn(2, 3, 32, 32)
+    torch.testing.assert_close(fixed(images), plain(images))
+    assert all(torch.equal(each, plain.state_dict()[name]) for name, each in fixed.state_dict().items())
+    fixed(images).sum().backward()
+    assert all(weight.grad is not None and weight.grad.isfinite().all() for weight in fixed.parameters())
+
+
 def test_synchronised_norm_keeps_half_precision_and_fused_activations() -> None:
     network = build_backbone(WITH_FUSED_ACTIVATION, norm="sync").eval()
     plain = build_backbone(WITH_FUSED_ACTIVATION).eval()

@@ -1,21 +1,19 @@
 """Features of a whole source: which samples, prepared how, by an encoder that nothing may change."""
 
-import os
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 from torchvision.transforms.v2 import functional as TF
 
 from manyview import counter
-from manyview.data import open_source
-from manyview.data.source import Arrays, Source, Subset, Unreadable
+from manyview.data.source import Arrays, Source, Unreadable
 from manyview.encoders import Card, EncoderConfig, FrozenEncoder, build_backbone, build_encoder
+from manyview.encoders.preparation import Preparation
 from manyview.errors import UserError
 from manyview.evaluate import features as features_module
-from manyview.evaluate.features import Preparation, embed, extract, extract_layers, probe_features
+from manyview.evaluate.features import extract, extract_all, extract_layers, probe_features
 from manyview.evaluate.knn import Knn, knn_accuracy
 
 torch.set_num_threads(1)
@@ -158,17 +156,6 @@ def test_a_thin_strip_is_not_enlarged_beyond_reason() -> None:
     assert Preparation(None, 224)({"image": strip})["image"].shape == (1, 3, 224, 224)
 
 
-@pytest.mark.skipif("MANYVIEW_TEST_DATA" not in os.environ, reason="MANYVIEW_TEST_DATA is not set")
-def test_photographs_of_all_sizes_are_embedded(tmp_path: Path) -> None:
-    photographs = open_source(os.path.join(os.environ["MANYVIEW_TEST_DATA"], "coco-mini", "train2017"), labelled=False)
-    some = Subset(photographs, torch.arange(12))
-    features = embed(pixels(64), some, tmp_path / "features.npz", batch_size=5, workers=2)
-    assert features.preprocess == "shorter side resized to 73, centre crop 64×64 (64×64 as stored)"
-    assert features.embeddings.shape == (12, 3 * 64 * 64)
-    assert features.embeddings.std(1).min() > 0.05  # pictures, not blanks
-    assert np.load(tmp_path / "features.npz", allow_pickle=False)["ids"][0].endswith(".jpg")
-
-
 def test_training_mode_is_refused() -> None:
     encoder = pixels(8)
     encoder.backbone.train()
@@ -179,41 +166,6 @@ def test_training_mode_is_refused() -> None:
 def test_an_encoder_that_changes_itself_is_caught() -> None:
     with pytest.raises(RuntimeError, match="changed while it was evaluated"):
         extract(frozen(Flat(8, counts=True), 8), Memory(3))
-
-
-def test_embed_writes_plain_arrays(tmp_path: Path) -> None:
-    source = Mixed([(8, 8)] * 5, broken={1})
-    out = tmp_path / "new" / "features.npz"
-    embed(pixels(8), source, out)
-    with np.load(out, allow_pickle=False) as file:
-        assert set(file.files) == {"ids", "embeddings", "labels", "classes"}
-        assert file["ids"].tolist() == ["cat/0.png", "cat/2.png", "dög/3.png", "cat/4.png"]
-        assert file["labels"].tolist() == [0, 0, 1, 0]
-        assert file["classes"].tolist() == ["cat", "dög"]
-        np.testing.assert_allclose(file["embeddings"][1], source.images[2].flatten() / 255, rtol=1e-6)
-    assert [path.name for path in out.parent.iterdir()] == ["features.npz"]
-
-
-def test_embed_without_labels_has_no_label_arrays(tmp_path: Path) -> None:
-    embed(pixels(8), Memory(4), tmp_path / "features.npz")
-    with np.load(tmp_path / "features.npz", allow_pickle=False) as file:
-        assert set(file.files) == {"ids", "embeddings"}
-        assert file["embeddings"].shape == (4, 192)
-
-
-def test_embed_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    out = tmp_path / "features.npz"
-    embed(pixels(8), Memory(4), out)
-    before = out.read_bytes()
-
-    def full_disk(*_: object, **__: object) -> None:
-        raise OSError("no space left on device")
-
-    monkeypatch.setattr("manyview.evaluate.features.np.savez", full_disk)
-    with pytest.raises(OSError, match="no space"):
-        embed(pixels(8), Memory(5), out)
-    assert out.read_bytes() == before
-    assert list(tmp_path.iterdir()) == [out]
 
 
 def test_a_look_during_training_leaves_modes_and_statistics_alone() -> None:
@@ -333,3 +285,29 @@ def test_depth_is_picked_and_not_mixed(shape: tuple[int, int]) -> None:
         assert found.dtype == torch.uint16
         assert found.shape == (2, 1, 32, 32)
         assert set(found.flatten().tolist()) <= set(depth.flatten().tolist())
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_several_encoders_in_one_pass_have_the_features_that_each_has_alone(
+    in_memory: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They may take images of other sizes; some images are broken, and all are read once."""
+    if not in_memory:
+        monkeypatch.setattr(features_module, "IN_MEMORY", 0)
+    encoders = [pixels(size) for size in (8, 12, 8)]
+    source, reads = Mixed([(9, 14), (30, 20), (8, 8), (16, 40), (12, 12)], broken={1}), list[int]()
+    read = source.read
+
+    def counting(index: int) -> dict[str, Tensor]:
+        reads.append(index)
+        return read(index)
+
+    monkeypatch.setattr(source, "read", counting)
+    together = extract_all(encoders, source, batch_size=2)
+    assert sorted(reads) == list(range(5))
+    for encoder, found in zip(encoders, together, strict=True):
+        alone = extract(encoder, source, batch_size=3)
+        assert torch.equal(found[""].embeddings, alone.embeddings)
+        assert found[""].index.tolist() == alone.index.tolist() == [0, 2, 3, 4]
+        assert found[""].preprocess == alone.preprocess
+    assert together[0][""].embeddings.shape != together[1][""].embeddings.shape

@@ -17,7 +17,7 @@ from manyview.evaluate.split import Split
 
 
 def test_every_protocol_is_found_with_its_description_and_settings() -> None:
-    assert list(described()) == ["knn", "linear", "linear-adam", "linear-sgd", "mlp"]
+    assert list(described()) == ["knn", "linear", "linear-adam", "linear-sgd", "mlp", "recognise"]
     for name, line in described().items():
         kind = find(name)
         assert (kind.name, " ".join(line.split())) == (name, " ".join((kind.__doc__ or "").split()))

@@ -13,10 +13,11 @@ from PIL import Image
 from rich.console import Console
 
 from manyview import counter
+from manyview.data import Source, open_source
 from manyview.encoders import EncoderConfig, build_encoder, load, random_like, save_backbone
 from manyview.errors import UserError
 from manyview.evaluate import find
-from manyview.evaluate.features import Features, extract
+from manyview.evaluate.features import Features, extract_all
 from manyview.evaluate.knn import Knn
 from manyview.evaluate.linear import Linear
 from manyview.evaluate.linear_adam import LinearAdam
@@ -122,16 +123,68 @@ def test_protocols_that_train_on_images_have_no_layers(protocol: Protocol, name:
 
 def test_protocols_share_the_pass_over_the_data(run: Path, photos: str, monkeypatch: pytest.MonkeyPatch) -> None:
     alone = [evaluate(run, each, photos, random=False, progress=False)[0] for each in (Knn(k=5), Linear((0.01,)))]
-    passes = []
-
-    def counted(*arguments: Any, **settings: Any) -> Features:
-        passes.append(1)
-        return extract(*arguments, **settings)
-
-    monkeypatch.setattr("manyview.evaluate.protocol.extract", counted)
+    passes = counted(monkeypatch)
     together = evaluate(run, (Knn(k=5), Linear((0.01,))), photos, random=False, progress=False)
     assert len(passes) == 2  # the training images and the test images
     assert [replace(record, seconds=0) for record in together] == [replace(record, seconds=0) for record in alone]
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Grows with every pass over images, by the number of its encoders."""
+    passes = []
+
+    def counting(encoders: Any, *arguments: Any, **settings: Any) -> list[dict[str, Features]]:
+        passes.append(len(encoders))
+        return extract_all(encoders, *arguments, **settings)
+
+    monkeypatch.setattr("manyview.evaluate.protocol.extract_all", counting)
+    return passes
+
+
+def test_encoders_share_the_pass_and_have_the_results_that_they_have_alone(
+    run: Path, photos: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also those that take images of other sizes."""
+    torch.manual_seed(4)
+    other = build_encoder(EncoderConfig(backbone="tiny"))
+    save_backbone(run / "start.safetensors", other, image_size=16, mean=(0.5,) * 3, std=(0.25,) * 3)
+    save_backbone(run / "larger.safetensors", other, image_size=24, mean=(0.5,) * 3, std=(0.25,) * 3)
+    larger = str(run / "larger.safetensors")
+    passes = counted(monkeypatch)
+    records = evaluate(run, Knn(k=5), photos, against=["pixels", "start", larger], progress=False)
+    assert [record.encoder for record in records] == ["random", "pixels", "start", larger, "trained"]
+    assert passes == [5, 5]
+    for record, file in zip(records[2:], ("start", "larger", "encoder"), strict=True):
+        [alone] = evaluate(run / f"{file}.safetensors", Knn(k=5), photos, random=False, progress=False)
+        assert record.result == alone.result
+    assert read_records(run) == records
+
+
+def test_every_image_is_decoded_once_for_all_encoders(run: Path, photos: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    Image.new("RGB", (40, 300)).save(Path(photos, "red", "long.png"))  # photographs of various sizes stay files
+    decoded: list[int] = []
+    whole = type(open_source(photos))
+    read = whole.read
+
+    def counting(self: Source, index: int) -> dict[str, torch.Tensor]:
+        decoded.append(index)
+        return read(self, index)
+
+    monkeypatch.setattr(whole, "read", counting)
+    evaluate(run, Knn(k=5), photos, random=False, progress=False)
+    alone = sorted(decoded)
+    decoded.clear()
+    assert len(evaluate(run, Knn(k=5), photos, against=["pixels"], progress=False)) == 3
+    assert sorted(decoded) == alone
+
+
+def test_what_cannot_be_compared_is_said_before_the_data_is_opened(run: Path) -> None:
+    with pytest.raises(UserError, match=r"--against start: .* did not begin from given weights"):
+        evaluate(run, Knn(), "no such data", against=["start"], progress=False)
+    with pytest.raises(UserError, match="--against: nowhere does not exist: give a run directory"):
+        evaluate(run, Knn(), "no such data", against=["nowhere"], progress=False)
+    with pytest.raises(UserError, match="--layer layer1 is no layer"):  # pixels have none
+        evaluate(run, Knn(), "no such data", layers=["layer1"], against=["pixels"], progress=False)
 
 
 def test_random_baseline_can_be_left_out(run: Path, photos: str) -> None:

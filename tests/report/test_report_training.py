@@ -102,3 +102,21 @@ def test_the_chance_level_is_drawn_where_the_method_has_one(
     page = write_report(run).read_text(encoding="utf-8")
     assert ("chance, " in page) == (words is not None)
     assert words is None or words in page
+
+
+def test_looks_have_a_line_where_the_run_started(tmp_path: Path) -> None:
+    run = fake_run(tmp_path)
+    config = json.loads((run / "config.json").read_text())
+    config["start"] = {"weights": "timm:resnet18.a1_in1k", "knn": 0.412, "feature_rank": 55.1}
+    (run / "config.json").write_text(json.dumps(config))
+    looks = {"knn": 0.5, "recognised": 0.9, "feature_rank": 60.0}
+    rows = [{**fake_step(step, 10), **looks} for step in range(10)]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    page = page_of(run)
+    labels = " ".join(plot.get("aria-label") or "" for plot in page.all("svg"))
+    assert "kNN top-1 during training: from 50.0% at step 0" in labels
+    assert "Dashed line: start, 41.2" in labels
+    assert "Dashed line: start, 55.1." in labels
+    assert "Share of views recognised: from 90.0%" in labels
+    assert "the encoder that the run began from, timm:resnet18.a1_in1k" in page.text
+    assert "Method" not in labels  # looks are no diagnostics of the method

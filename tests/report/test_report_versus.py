@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from manyview import counter
 from manyview.data.source import Arrays
-from manyview.encoders import Card, EncoderConfig, FrozenEncoder, build_encoder, save_backbone
+from manyview.encoders import Card, EncoderConfig, FrozenEncoder, build_encoder, load, save_backbone
 from manyview.errors import UserError
 from manyview.report import Versus, beside, write_report
 from manyview.report.versus import agreement, common_share, compare
@@ -131,12 +131,12 @@ def finished_run(path: Path, *, fingerprint: str = "0", size: int = 16) -> Path:
 
 def test_runs_are_called_by_method_data_and_place(tmp_path: Path) -> None:
     run, other = finished_run(tmp_path / "a"), finished_run(tmp_path / "b", size=24)
-    found = beside(run, other, Tinted())
+    found = beside(run, load(run), str(other), Tinted())
     assert found.names == (f"jcl on tinted ({run})", f"jcl on tinted ({other})")
     assert found.remark == ""
-    elsewhere = beside(run, finished_run(tmp_path / "c", fingerprint="1"), Tinted())
+    elsewhere = beside(run, load(run), str(finished_run(tmp_path / "c", fingerprint="1")), Tinted())
     assert "The second was trained on other data" in elsewhere.remark
-    file = beside(run, other / "encoder.safetensors", Tinted())
+    file = beside(run, load(run), str(other / "encoder.safetensors"), Tinted())
     assert file.names[1] == str(other / "encoder.safetensors")
     assert "The training data of the second encoder is not known" in file.remark
     assert file.common == found.common
@@ -147,12 +147,12 @@ def test_what_cannot_be_compared_is_said_in_words(tmp_path: Path) -> None:
     empty.mkdir()
     for against, words in (
         (tmp_path / "none", "--against: .*none does not exist"),
-        (empty, "--against: .*holds no encoder.safetensors: a run writes it at its end"),
+        (empty, "--against: .*holds no encoder.safetensors and no checkpoint"),
         (run / "config.json", "--against: "),
         (run, "is the encoder of .* itself: name another run"),
         (run / "encoder.safetensors", "itself: name another run"),
     ):
         with pytest.raises(UserError, match=words):
-            beside(run, against, Tinted())
-    with pytest.raises(UserError, match="finish it with `manyview resume"):
-        beside(empty, run, Tinted())
+            beside(run, load(run), str(against), Tinted())
+    with pytest.raises(UserError, match=r"holds no encoder.safetensors and no checkpoint"):
+        beside(empty, load(empty), str(run), Tinted())

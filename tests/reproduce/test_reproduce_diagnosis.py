@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from manyview.diagnose.rules import Finding
+from manyview.diagnose.finding import Finding
 from manyview.reproduce.page import over_runs
 
 WELL = Finding("good", "Embeddings", "Not collapsed.")

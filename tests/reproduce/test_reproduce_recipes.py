@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tyro
 from invented import made_up
 
-from manyview.config import DataConfig, RunConfig
+from manyview.arguments import NEEDED, read
+from manyview.config import Config, DataConfig, RunConfig
 from manyview.errors import UserError
 from manyview.methods import find as find_method
 from manyview.reproduce import RECIPES, Scale, Setting, find
@@ -19,7 +19,6 @@ from manyview.reproduce.looks import TILES
 from manyview.reproduce.page import png, titled
 from manyview.reproduce.recipe import Found, Recipe
 from manyview.run import presets
-from manyview.run.flags import parse_config
 
 EXPECTED = {
     *("jcl-fig2a", "jcl-fig2b", "jcl-fig2c", "jcl-fig3", "jcl-memory", "jcl-epochs", "jcl-search", "jcl-enqueue"),
@@ -53,9 +52,11 @@ def test_the_flags_of_all_runs_are_those_of_pretrain(scale: Scale) -> None:
     assert len(kinds) > 10
     for words in kinds.values():
         method = find_method(words[0])
-        blank = presets.paper(method, RunConfig(out=tyro.MISSING), DataConfig(data=tyro.MISSING))
-        config = parse_config(method, [*words[1:], "--data", "scenes", "--out", "x"], blank)
-        assert str(config.run.seed) == words[words.index("--seed") + 1]
+        blank = presets.paper(method, RunConfig(out=NEEDED), DataConfig(data=NEEDED))
+        kind = Config[method.Config]  # type: ignore[name-defined]
+        found = read(kind, [*words[1:], "--data", "scenes", "--out", "x"], blank, prog="pretrain")
+        assert (found.problems, found.missing) == ((), ())
+        assert str(found.value.run.seed) == words[words.index("--seed") + 1]
 
 
 def test_the_papers_set_ups() -> None:

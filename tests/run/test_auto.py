@@ -10,11 +10,12 @@ from manyview.data.source import Arrays
 from manyview.errors import UserError
 from manyview.methods import described, find
 from manyview.run import presets
-from manyview.run.auto import Machine, activations, automatic, looks_every, power_of_two
+from manyview.run.auto import Machine, activations, automatic, power_of_two
 from manyview.run.build import build, check_division
 from manyview.run.choices import AS_ASKED
 from manyview.run.duration import in_words, seconds
-from manyview.run.flags import named_in, parse_run
+from manyview.run.flags import parse_run
+from manyview.run.pace import contrast_every
 
 LAPTOP, WORKSTATION = Machine(cores=8), Machine(cores=32, gpu=24e9, bf16=True)
 
@@ -97,7 +98,9 @@ def test_what_the_user_asks_for_stays_and_the_rest_follows() -> None:
     assert (config.optim.batch_size, config.method.queue_size, config.method.mask_own) == (15, 9, False)
     assert config.encoder.bn_splits == 1  # 15 samples cannot be halved
     assert config.optim.epochs == 3
-    assert {name for name, reason in reasons.items() if reason == AS_ASKED} == named_in(words)
+    assert {name for name, reason in reasons.items() if reason == AS_ASKED} == {
+        word.removeprefix("--").removeprefix("no-").replace("-", "_") for word in words if word.startswith("--")
+    }
     for flags in (["--encoded-views", "60"], ["--accumulate", "3"]):
         config, _ = chosen("jcl", 81, 48, LAPTOP, *flags)
         check_division(config)
@@ -129,8 +132,8 @@ def test_activations_are_those_that_hooks_count_on_real_tensors() -> None:
 
 
 def test_looks_cost_little() -> None:
-    assert looks_every(1000, 10, 1, 10_000) == 100  # one, in the last step
-    assert looks_every(1_000_000, 1000, 64 * 6, 10_000) == 1
+    assert contrast_every(1000, 10, 1, 10_000) == 100  # one, in the last step
+    assert contrast_every(1_000_000, 1000, 64 * 6, 10_000) == 1
     assert [power_of_two(most) for most in (1, 2, 3, 63, 64)] == [1, 2, 2, 32, 64]
 
 

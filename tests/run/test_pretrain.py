@@ -35,6 +35,16 @@ FLAGS += ["--contrast-every", "0"]  # it takes longer than the steps of these ru
 MEASURED = ["--contrast-every", "1"]
 
 
+def reopened(run: Path) -> Path:
+    """The run as if it had not been finished: its page is written last."""
+    (run / "report.html").unlink(missing_ok=True)
+    return run
+
+
+def resume(run: Path, *words: str) -> int:
+    return main(["resume", str(reopened(run)), *words])
+
+
 def pretrain(out: Path, *flags: str, method: str = "jcl", data: str = "scenes:64") -> int:
     return main(["pretrain", method, "--data", data, "--out", str(out), *FLAGS, *flags])
 
@@ -145,7 +155,7 @@ def test_a_killed_run_resumes_to_the_same_bytes(tmp_path: Path, method: str, wor
     victim.send(signal.SIGKILL)
     assert victim.wait() == -signal.SIGKILL
     assert not (killed / "encoder.safetensors").exists()
-    assert main(["resume", str(killed)]) == 0
+    assert resume(killed) == 0
     for file in ("encoder", *(f"snapshots/step-{number:08d}" for number in (0, 8, 15, 22, 30))):
         assert (killed / f"{file}.safetensors").read_bytes() == (whole / f"{file}.safetensors").read_bytes()
     kept = [torch.load(run / "checkpoints/latest.pt", weights_only=True)["method"] for run in (killed, whole)]
@@ -174,11 +184,23 @@ def test_a_signal_finishes_the_step_saves_and_says_how_to_go_on(tmp_path: Path, 
 def test_a_finished_run_resumes_to_nothing_but_its_report(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = (finished / "encoder.safetensors").read_bytes()
     (finished / "report.html").unlink()
-    assert main(["resume", str(finished)]) == 0
+    assert resume(finished) == 0
     assert "at step 10 of 10" in capsys.readouterr().out
     assert (finished / "encoder.safetensors").read_bytes() == before
     assert (finished / "report.html").exists()
     assert len(lines(finished)) == 10
+
+
+def test_a_finished_run_is_left_as_it_is(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def files() -> dict[Path, tuple[bytes, int]]:
+        found = [path for path in sorted(finished.rglob("*")) if path.is_file()]
+        return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in found}
+
+    before = files()
+    assert main(["resume", str(finished), "--data", str(finished)]) == 0  # which is not even opened
+    encoder, page = finished / "encoder.safetensors", finished / "report.html"
+    assert f"{finished} is already finished: its encoder is {encoder}, its page {page}" in capsys.readouterr().out
+    assert files() == before
 
 
 def test_pretrain_into_a_used_directory_names_resume(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -192,7 +214,7 @@ def test_resume_refuses_another_configuration_with_a_diff(tmp_path: Path, capsys
     run = tmp_path / "run"
     assert pretrain(run, "--max-steps", "3") == 0
     edit_config(run, "optim", "lr", 0.5)
-    assert main(["resume", str(run)]) == 2
+    assert resume(run) == 2
     message = capsys.readouterr().err
     assert "- lr = 0.03" in message
     assert "+ lr = 0.5" in message
@@ -201,7 +223,7 @@ def test_resume_refuses_another_configuration_with_a_diff(tmp_path: Path, capsys
 def test_resume_refuses_other_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = tmp_path / "run"
     assert pretrain(run, "--max-steps", "3") == 0
-    assert main(["resume", str(run), "--data", "scenes:80"]) == 2
+    assert resume(run, "--data", "scenes:80") == 2
     assert "--data scenes:80 is not what" in capsys.readouterr().err
 
 
@@ -222,16 +244,16 @@ def test_a_checkpoint_that_does_not_fit_is_one_line_that_names_who_wrote_it(
     ]
     for wrong in changes:
         torch.save({**state, **wrong}, path)
-        assert main(["resume", str(run)]) == 2
+        assert resume(run) == 2
         message = capsys.readouterr().err
         assert "step-00000010.pt does not fit jcl (manyview 0.0.9 wrote it" in message
         assert "resume it with manyview 0.0.9" in message
         assert message.count("\n") == 1
     for config in (None, "{", 3, "[]"):
         torch.save({**state, "config": config}, path)
-        assert "step-00000010.pt" in mistake(capsys, "resume", str(run))
+        assert "step-00000010.pt" in mistake(capsys, "resume", str(reopened(run)))
     torch.save(["a list"], path)
-    assert "step-00000010.pt holds no configuration: remove it" in mistake(capsys, "resume", str(run))
+    assert "step-00000010.pt holds no configuration: remove it" in mistake(capsys, "resume", str(reopened(run)))
 
 
 @pytest.mark.parametrize("name", ["data", "contrast"])
@@ -243,7 +265,9 @@ def test_resume_refuses_a_config_that_does_not_say_what_was_read(
     shutil.copytree(finished, run, symlinks=True)
     facts = json.loads((run / "config.json").read_text())
     (run / "config.json").write_text(json.dumps(facts | {name: told}))
-    assert f"config.json lacks the fingerprint of its {name}: restore it" in mistake(capsys, "resume", str(run))
+    assert f"config.json lacks the fingerprint of its {name}: restore it" in mistake(
+        capsys, "resume", str(reopened(run))
+    )
 
 
 def test_a_run_that_is_older_than_a_flag_goes_on_with_its_default(
@@ -259,11 +283,11 @@ def test_a_run_that_is_older_than_a_flag_goes_on_with_its_default(
         del config["method"]["enqueue"], config["run"]["snapshots"]
     torch.save({**state, "config": json.dumps(saved)}, older)
     (run / "config.json").write_text(json.dumps(facts))
-    assert main(["resume", str(run)]) == 0
+    assert resume(run) == 0
     assert (run / "encoder.safetensors").read_bytes() == (finished / "encoder.safetensors").read_bytes()
     (run / "checkpoints/step-00000010.pt").unlink()
     edit_config(run, "method", "enqueue", "first")
-    assert main(["resume", str(run)]) == 2
+    assert resume(run) == 2
     assert "- enqueue = mean; + enqueue = first" in capsys.readouterr().err
 
 
@@ -277,7 +301,7 @@ def test_a_subset_is_drawn_once_and_kept(tmp_path: Path) -> None:
     whole = (run / "encoder.safetensors").read_bytes()
     (run / "checkpoints/step-00000004.pt").unlink()
     (run / "encoder.safetensors").unlink()
-    assert main(["resume", str(run)]) == 0
+    assert resume(run) == 0
     assert (run / "encoder.safetensors").read_bytes() == whole
 
 
@@ -310,7 +334,7 @@ def test_an_imbalanced_run_resumes_with_the_same_samples(imbalanced: Path, tmp_p
     shutil.copytree(imbalanced, again, symlinks=True)
     (again / "checkpoints/step-00000004.pt").unlink()
     (again / "encoder.safetensors").unlink()
-    assert main(["resume", str(again)]) == 0
+    assert resume(again) == 0
     assert (again / "encoder.safetensors").read_bytes() == (imbalanced / "encoder.safetensors").read_bytes()
     (again / "report.html").unlink()
     assert main(["report", str(again)]) == 0
@@ -325,7 +349,7 @@ def test_resume_refuses_another_imbalance(
     again = tmp_path / "again"
     shutil.copytree(imbalanced, again, symlinks=True)
     edit_config(again, "data", key, value)
-    assert main(["resume", str(again)]) == 2
+    assert resume(again) == 2
     message = capsys.readouterr().err
     assert f"+ {key} = {value}" in message
     assert "resume with the saved one" in message
@@ -474,8 +498,8 @@ def test_too_many_unreadable_images_end_the_run(tmp_path: Path, capsys: pytest.C
 def test_knn_is_measured_every_n_epochs(tmp_path: Path) -> None:
     assert pretrain(tmp_path / "run", "--epochs", "3", "--knn-every", "2") == 0
     measured = {entry["step"]: entry["knn"] for entry in lines(tmp_path / "run") if "knn" in entry}
-    assert set(measured) == {7}
-    assert 0 <= measured[7] <= 1
+    assert set(measured) == {7, 11}  # and after the last step
+    assert all(0 <= value <= 1 for value in measured.values())
 
 
 def test_the_workers_of_a_run_read_for_knn_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -526,7 +550,9 @@ def test_what_is_measured_are_the_weights_of_that_step(finished: Path) -> None:
     )
     augment = Augment(policy("moco-v2", min_crop=0.6), views=2, size=16, seed=3)
     again = ContrastMonitor(open_source("scenes:64", split="test"), augment, name="scenes", t_neg=2.0)
-    assert again(encoder) == measured(finished)[7]
+    found = again(encoder)
+    assert {name: found[name] for name in CONTRAST} == measured(finished)[7]
+    assert found.items() <= lines(finished)[7].items()
 
 
 def test_measuring_contrast_does_not_change_the_run(finished: Path, tmp_path: Path) -> None:
@@ -561,7 +587,7 @@ def test_contrast_is_measured_on_training_images_where_there_are_no_others(
     shutil.copytree(whole, run, symlinks=True)
     (run / "checkpoints/step-00000006.pt").unlink()
     moved = data.rename(tmp_path / "moved")
-    assert main(["resume", str(run), "--data", str(moved)]) == 0
+    assert resume(run, "--data", str(moved)) == 0
     assert computed(run) == computed(whole)
     assert list(measured(run)) == [3, 5]
 
@@ -583,7 +609,7 @@ def test_contrast_is_measured_on_the_images_that_are_named(tmp_path: Path, capsy
     assert facts["contrast"]["samples"] == 20
     assert measured(run)[1]["max_entropy"] == pytest.approx(math.log(19))
     (data / "000.jpg").unlink()
-    assert main(["resume", str(run)]) == 2
+    assert resume(run) == 2
     message = capsys.readouterr().err
     assert "contrast was measured on other images than" in message
     assert "photos/ (--contrast-data): name the original data" in message
@@ -603,7 +629,7 @@ def test_resume_refuses_to_measure_in_another_way(tmp_path: Path, capsys: pytest
     run = tmp_path / "run"
     assert pretrain(run, "--max-steps", "2") == 0
     edit_config(run, "run", "contrast_t_neg", 3.0)
-    assert main(["resume", str(run)]) == 2
+    assert resume(run) == 2
     assert "+ contrast_t_neg = 3.0" in capsys.readouterr().err
 
 
@@ -661,7 +687,7 @@ def test_half_precision_learns_nearly_the_same_and_resumes_exactly(
     shutil.copytree(run, again, symlinks=True)
     for later in ("step-00000008.pt", "step-00000010.pt"):
         (again / "checkpoints" / later).unlink()
-    assert main(["resume", str(again)]) == 0
+    assert resume(again) == 0
     assert (again / "encoder.safetensors").read_bytes() == (run / "encoder.safetensors").read_bytes()
     assert computed(again) == computed(run)
 
@@ -673,5 +699,5 @@ def test_dropout_depends_on_the_step_and_not_on_what_was_drawn_before(tmp_path: 
     shutil.copytree(run, again, symlinks=True)
     (again / "checkpoints/step-00000004.pt").unlink()
     torch.rand(3)
-    assert main(["resume", str(again)]) == 0
+    assert resume(again) == 0
     assert (again / "encoder.safetensors").read_bytes() == (run / "encoder.safetensors").read_bytes()

@@ -1,11 +1,12 @@
 """The command line. What a command needs is imported when the command is called."""
 
 import os
+import signal
 import sys
 from importlib import import_module
 
 from manyview.allocator import keep_freed_memory
-from manyview.errors import Stopped, UserError
+from manyview.errors import Stopped, UserError, meant
 
 __all__ = ["COMMANDS", "main"]
 
@@ -24,7 +25,7 @@ COMMANDS = {
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs one command. A user's mistake is one line on stderr and exit code 2."""
+    """Runs one command. Each of a user's mistakes is one line on stderr, and the exit code 2."""
     keep_freed_memory()
     words = list(sys.argv[1:] if argv is None else argv)
     try:
@@ -37,15 +38,20 @@ def main(argv: list[str] | None = None) -> int:
         elif words[0] in COMMANDS:
             import_module(f"{__name__}.{words[0]}").run(words[1:])
         else:
-            raise UserError(f"no command {words[0]!r}: choose one of {', '.join(COMMANDS)} (`manyview --help`)")
+            close, known = meant(words[0], COMMANDS), ", ".join(COMMANDS)
+            raise UserError(f"no command {words[0]!r}: choose one of {known}{close}")
     except UserError as error:
         rank = os.environ.get("RANK", "0")
-        print(f"manyview{'' if rank == '0' else f' (rank {rank})'}: {error}", file=sys.stderr)
+        for line in str(error).splitlines():
+            print(f"manyview{'' if rank == '0' else f' (rank {rank})'}: {line}", file=sys.stderr)
         return 2
     except Stopped as stop:
         if os.environ.get("RANK", "0") == "0":
             print(stop)
         return 128 + stop.number
+    except BrokenPipeError:  # the reader of our output, such as head, has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
     except KeyboardInterrupt:
         print("manyview: interrupted", file=sys.stderr)
         return 130

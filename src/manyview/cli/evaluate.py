@@ -4,12 +4,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
 
-import tyro
-
-from manyview import bounds
+from manyview.arguments import Called, Positional, asked_for_help
 from manyview.bounds import NotNegative, Positive
-from manyview.cli.shared import console, listed, names
+from manyview.cli.shared import console, first_word, listed, names, parsed, use_threads
 from manyview.evaluate import described, find
+from manyview.run.files import START
 
 if TYPE_CHECKING:
     from manyview.evaluate.protocol import Protocol
@@ -22,10 +21,10 @@ P = TypeVar("P", bound="Protocol")
 class Args(Generic[P]):
     """What is evaluated, on which data."""
 
-    run: tyro.conf.Positional[Path]
-    """Run directory or encoder file."""
+    run: Annotated[str, Positional]
+    """Run directory, finished or not; encoder file; timm:NAME; or a file of weights of another program."""
     data: str
-    """Labelled training samples: anything that `pretrain --data` takes."""
+    """Labelled training samples: anything that `pretrain --data` takes. For `recognise` any images."""
     protocol: P
     test_data: str | None = None
     """Labelled test samples. The default is the data's own test split, or 20 % of --data, held out by hash."""
@@ -36,14 +35,21 @@ class Args(Generic[P]):
     intrinsics: str | None = None
     """Camera intrinsics fx,fy,cx,cy, for normals computed from depth. Default: those of the run; of an encoder file
     Kinect's."""
-    random: bool = True
-    """Evaluate the same network with random weights too."""
+    value_range: tuple[float, float] | None = None
+    """LOW HIGH: the values of image files that are black and white. Default: those of the run."""
+    baselines: Annotated[bool, Called(("--random",))] = True
+    """Evaluate the same network with random weights, raw pixels, and what the run started from (--init) too. Only
+    `linear-sgd` and `linear-adam` do not, as it would take as long again: ask for them with --against."""
+    against: tuple[str, ...] = ()
+    """Evaluate these weights too: runs, files, timm:NAME, or the words random, pixels, start."""
     images_per_pass: Annotated[int, Positive] = 256
     """Images per forward pass of the encoder."""
     workers: Annotated[int | Literal["auto"], NotNegative] = "auto"
     """Processes that read and decode. `auto`: 0 for packed sets, else one per processor."""
     device: str = "auto"
     """cpu, cuda, …"""
+    threads: Annotated[int | None, Positive] = None
+    """Threads that compute. Default: one per core."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +64,7 @@ class LayerArgs(Args[P]):
 class PassArgs(Args[P]):
     """For protocols without a --batch-size of their own, which makes that name free for the forward passes."""
 
-    images_per_pass: Annotated[int, Positive, tyro.conf.arg(aliases=("--batch-size",))] = 256
+    images_per_pass: Annotated[int, Positive, Called(("--batch-size",))] = 256
     """Images per forward pass of the encoder."""
 
 
@@ -68,26 +74,20 @@ class LayerPassArgs(LayerArgs[P], PassArgs[P]):
 
 
 def run(words: list[str]) -> None:
-    if not words or words[0] in ("-h", "--help"):
+    if asked_for_help(words[:1]):
         lines = {name: " ".join(line.split()) for name, line in described().items()}
         listed("protocol", lines, "manyview evaluate PROTOCOL RUN --data DATA")
         return
-    protocol = find(words[0])
+    protocol = find(first_word("evaluate", "protocol", words))
     batches = any(field.name == "batch_size" for field in fields(protocol))
     by_layer, plain = (LayerArgs, Args) if batches else (LayerPassArgs, PassArgs)
     kind: Any = by_layer if protocol.takes_layers else plain
-    args: Args[Protocol] = tyro.cli(
-        kind[protocol],
-        prog=f"manyview evaluate {words[0]}",
-        description=protocol.title,
-        args=words[1:],
-        config=(tyro.conf.OmitArgPrefixes,),
-    )
-    bounds.check(args)
+    args: Args[Protocol] = parsed(kind[protocol], words[1:], command=f"evaluate {words[0]}", about=protocol.title)
     from manyview.evaluate.run import evaluate, table
     from manyview.evaluate.split import camera_of
     from manyview.run.device import pick_device
 
+    use_threads(args.threads)
     records = evaluate(
         args.run,
         args.protocol,
@@ -95,11 +95,19 @@ def run(words: list[str]) -> None:
         args.test_data,
         layers=names(args.layer) if isinstance(args, LayerArgs) else (),
         views=names(args.view),
-        random=args.random,
+        random=False,
+        against=[*(baselines(args) if args.baselines and args.protocol.cheap else ()), *args.against],
         batch_size=args.images_per_pass,
         workers=args.workers,
         device=pick_device(args.device),
         progress=console.is_terminal,
-        camera=camera_of(args.run, args.depth_scale, args.intrinsics),
+        camera=camera_of(Path(args.run).expanduser(), args.depth_scale, args.intrinsics, args.value_range),
     )
     console.print(table(records))
+
+
+def baselines(args: Args["Protocol"]) -> list[str]:
+    """What the encoder has to beat. Pixels have no layers."""
+    start = (Path(args.run).expanduser() / START).is_file()
+    layers = isinstance(args, LayerArgs) and args.layer is not None
+    return ["random", *["pixels"] * (not layers), *["start"] * start]

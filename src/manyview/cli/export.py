@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-import tyro
-
+from manyview.arguments import Positional
 from manyview.cli.shared import console, parsed
 
 
@@ -13,19 +12,32 @@ from manyview.cli.shared import console, parsed
 class Export:
     """Write the encoder for other programs."""
 
-    run: tyro.conf.Positional[Path]
-    """Run directory or encoder file."""
+    run: Annotated[str, Positional]
+    """Run directory, encoder file, weights of another program, or timm:NAME."""
     out: Path
-    """The .safetensors file to write."""
-    format: Literal["torchvision", "timm", "safetensors"] = "safetensors"
+    """What to write: a .safetensors, .onnx or .pkl file, or for `hf` a new folder."""
+    format: Literal["torchvision", "timm", "safetensors", "onnx", "hf", "detectron2"] = "safetensors"
     """`torchvision`, `timm`: state dict with their names. `safetensors`: manyview's own file, with image size and
-    normalisation."""
+    normalisation. `onnx`: a graph for any runtime, checked against onnxruntime. `hf`: a folder for the Hugging Face
+    hub, which timm loads. `detectron2`: a ResNet for its detectors, with the names of MoCo's converter."""
 
     def __call__(self) -> None:
-        from manyview.encoders import export
+        from manyview.export import export
 
-        export(self.run, self.out, self.format)
-        console.print(f"{self.out}: {self.format}", soft_wrap=True)
+        written = export(self.run, self.out, self.format)
+        card, loading = written.card, written.loading
+        mean, std = (" ".join(f"{number:.4g}" for number in numbers) for numbers in (card.mean, card.std))
+        views = f" of the views {card.split}" if card.split else ""
+        lines = [
+            f"{self.out}: {self.format}, {written.size / 1e6:,.1f} MB",
+            f"network: {card.backbone}{views}, images {card.in_channels}×{card.image_size}×{card.image_size}, "
+            f"{written.num_features:,} features",
+            f"normalisation: mean {mean}, std {std} ({loading.normalisation})",
+            *([loading.remark] if loading.remark else []),
+            f"load it: {loading.line}",
+        ]
+        for line in lines:
+            console.print(line, soft_wrap=True, markup=False, highlight=False)
 
 
 def run(words: list[str]) -> None:

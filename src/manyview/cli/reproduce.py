@@ -4,18 +4,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-import tyro
-
+from manyview.arguments import Positional
 from manyview.bounds import NotNegative, Positive
 from manyview.cli.shared import console, names, parsed
-from manyview.errors import UserError
+from manyview.errors import UserError, naming
 
 
 @dataclass(frozen=True)
 class Reproduce:
     """Run a table or figure of a paper and compare our numbers with the paper's."""
 
-    recipe: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="RECIPE")] = None
+    recipe: Annotated[str | None, Positional] = None
     """Which one. --list names them."""
     list: bool = False
     """List the recipes with their cost and stop."""
@@ -48,6 +47,7 @@ class Reproduce:
         import torch
 
         from manyview import reproduce
+        from manyview.data.hub import pinned
 
         out = self.out / "quick" if self.quick else self.out
         results = self.results or out / "results"
@@ -64,9 +64,11 @@ class Reproduce:
         if self.scale == "paper" and self.data is None and recipe.takes_images:
             raise UserError(f"--scale paper needs --data with the paper's images ({recipe.paper_setup})")
         torch.set_num_threads(self.threads)
+        with naming("--data"):
+            data = pinned(self.data or "scenes")
         setting = reproduce.Setting(
             self.scale,
-            self.data or "scenes",
+            data,
             seed_numbers(self.seeds),
             steps=self.steps,
             quick=self.quick,

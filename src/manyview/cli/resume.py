@@ -4,17 +4,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
-import tyro
-
-from manyview.bounds import NotNegative
-from manyview.cli.shared import console, parsed, ranks
+from manyview.arguments import Positional
+from manyview.bounds import NotNegative, Positive
+from manyview.cli.shared import console, parsed, ranks, use_threads
+from manyview.run.files import LoggerName
 
 
 @dataclass(frozen=True)
 class Resume:
     """Continue an interrupted run exactly from its last checkpoint."""
 
-    run: tyro.conf.Positional[Path]
+    run: Annotated[Path, Positional]
     """Run directory."""
     data: str | None = None
     """The data, if it has moved."""
@@ -22,17 +22,29 @@ class Resume:
     """Processes that read and decode. Default: as the run was started."""
     device: str | None = None
     """cpu, cuda, …"""
+    threads: Annotated[int | None, Positive] = None
+    """Threads that compute. Default: as the run was started."""
+    log_to: tuple[LoggerName, ...] | None = None
+    """Loggers besides metrics.jsonl: tensorboard, wandb, mlflow. Default: as the run was started."""
 
     def __call__(self) -> None:
+        from manyview.run.files import ENCODER, PAGE, finished
         from manyview.run.flags import open_training
+        from manyview.run.loggers import check_loggers
         from manyview.run.pretrain import resume
         from manyview.run.saved import saved_config
 
         with ranks():
             method, config = saved_config(self.run)
+            if finished(self.run):
+                where = f"its encoder is {self.run / ENCODER}, its page {self.run / PAGE}"
+                console.print(f"{self.run} is already finished: {where}", soft_wrap=True)
+                return
+            use_threads(self.threads or config.run.threads)
             moved = {name: value for name in ("data", "workers") if (value := getattr(self, name)) is not None}
-            device = config.run.device if self.device is None else self.device
-            config = replace(config, data=replace(config.data, **moved), run=replace(config.run, device=device))
+            other = {name: value for name in ("device", "log_to") if (value := getattr(self, name)) is not None}
+            config = replace(config, data=replace(config.data, **moved), run=replace(config.run, **other))
+            check_loggers(config.run.log_to)
             source = open_training(method, config)
             console.print(
                 f"report: {resume(self.run, method, config, source, console) / 'report.html'}", soft_wrap=True

@@ -2,13 +2,16 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.console import Console
 from rich.table import Table
 
 from manyview import bounds
-from manyview.errors import UserError, naming
+from manyview.arguments import asked_for_help, explain, needs, read
+from manyview.cli.examples import EXAMPLES
+from manyview.errors import UserError, complaints, naming, refuse
 
 if TYPE_CHECKING:
     from manyview.data import Source
@@ -18,13 +21,49 @@ T = TypeVar("T")
 console = Console()
 
 
-def parsed(kind: type[T], words: list[str]) -> T:
-    """The flags of the command that is called as the dataclass `kind` is."""
-    import tyro
+def parsed(kind: type[T], words: list[str], *, command: str = "", about: str = "") -> T:
+    """The flags of a command, by default of that which is called as the dataclass `kind` is."""
+    command = command or kind.__name__.lower()
+    prog = f"manyview {command}"
+    if asked_for_help(words):
+        print(explain(kind, prog=prog, about=about or kind.__doc__ or ""))
+        raise SystemExit(0)
+    found = read(kind, words, prog=prog)
+    wrong = [*found.problems, *bounds.problems(found.value).values(), *needs(found.missing, prog, example(command))]
+    refuse([*wrong, *nowhere(found.value)])
+    value: T = found.value
+    return value
 
-    command = tyro.cli(kind, prog=f"manyview {kind.__name__.lower()}", args=words)
-    bounds.check(command)
-    return command
+
+def nowhere(command: Any) -> list[str]:
+    """What is wrong with the places of data, where nothing is. What is there is opened later, which may take long."""
+    named = {name: getattr(command, name, None) for name in ("data", "test_data")}
+    given = {f"--{name.replace('_', '-')}": text for name, text in named.items() if isinstance(text, str)}
+    if not given:
+        return []
+    from manyview.data import absent, open_source
+
+    def look(flag: str, text: str) -> None:
+        with naming(flag):
+            if absent(text):
+                open_source(text)
+
+    return complaints(*(partial(look, *pair) for pair in given.items()))
+
+
+def first_word(command: str, kind: str, words: list[str]) -> str:
+    """The method or protocol."""
+    if not words or words[0].startswith("--"):
+        raise UserError(
+            f"{command} needs a {kind}, as in `{EXAMPLES[command]}`; `manyview {command} --help` lists the {kind}s"
+        )
+    return words[0]
+
+
+def example(command: str) -> str:
+    """Such a command, with the protocol that is named after it."""
+    name, _, protocol = command.partition(" ")
+    return EXAMPLES[name].replace("knn", protocol) if protocol else EXAMPLES[name]
 
 
 def listed(what: str, choices: Mapping[str, str], usage: str) -> None:
@@ -38,6 +77,13 @@ def listed(what: str, choices: Mapping[str, str], usage: str) -> None:
 def names(text: str | None) -> list[str]:
     """Names between commas, each once, in the order given."""
     return [] if text is None else list(dict.fromkeys(name.strip() for name in text.split(",")))
+
+
+def use_threads(count: int | None) -> None:
+    if count is not None:
+        import torch
+
+        torch.set_num_threads(count)
 
 
 @contextmanager

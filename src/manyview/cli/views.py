@@ -5,12 +5,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-
 from manyview import bounds
+from manyview.arguments import asked_for_help, explain, flags_of, read
+from manyview.atomic import out_file, replacing
 from manyview.bounds import Positive
-from manyview.cli.shared import console, missing_from
-from manyview.errors import UserError
+from manyview.cli.shared import console, missing_from, use_threads
 
 
 @dataclass(frozen=True)
@@ -29,34 +28,41 @@ class Views:
     samples: Annotated[int, Positive] = 6
     """How many samples."""
 
-    def draw(self, flags: list[str]) -> None:
+    def draw(self, flags: list[str], problems: list[str]) -> None:
         from manyview.data.source import readable
         from manyview.methods import find
+        from manyview.run.announce import left_out
         from manyview.run.build import build_augment
         from manyview.run.flags import parse_run
         from manyview.views import picture, png
 
         method = find(self.method)
-        config, source, _ = parse_run(
-            method, [*flags, "--out", str(self.out)], prog=f"manyview views --method {method.name}"
+        config, source, *_ = parse_run(
+            method,
+            [*flags, "--out", str(self.out)],
+            prog=f"manyview views --method {method.name}",
+            checks=lambda _: problems,
+            others=[flag.name for flag in flags_of(Views)],
         )
+        use_threads(config.run.threads)
         augment = build_augment(method, config)
         order = source.some(config.run.seed).tolist()
         shown = dict(islice(readable(source, order), self.samples))
         images, ids = list(shown.values()), [source.id(number) for number in shown]
         split = method.encoder_config(config.method, config.encoder).split
-        drawn = png(picture(images, augment, index=list(shown), names=ids, split=split))
-        try:
-            self.out.write_bytes(drawn)
-        except OSError as error:
-            raise UserError(f"--out {self.out} cannot be written ({error.strerror}): choose another place") from error
+        with out_file(self.out), replacing(self.out) as file:
+            file.write(png(picture(images, augment, index=list(shown), names=ids, split=split)))
         view, area = config.views, augment.policy.scale[0]
         what = f"views of {view.image_size} px, augmentation {view.augment}, crops from {area:.0%} of the area"
+        what += left_out(config)
         console.print(f"{self.out}: {what} (--preset {config.run.preset}){missing_from(source)}", soft_wrap=True)
 
 
 def run(words: list[str]) -> None:
     """Flags that are not its own are those of `pretrain`."""
-    views, flags = tyro.cli(Views, prog="manyview views", args=words, return_unknown_args=True)
-    bounds.check(views)
-    views.draw(flags)
+    if asked_for_help(words):
+        print(explain(Views, prog="manyview views --data DATA", about=Views.__doc__ or ""))
+        raise SystemExit(0)
+    found = read(Views, words, prog="manyview views", shares=True)
+    views: Views = found.value
+    views.draw(list(found.left), [*found.problems, *bounds.problems(views).values()])

@@ -1,7 +1,7 @@
 """Depth, segmentation and normals in files: which file belongs to which image, and what it holds."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import IO, Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from manyview.data.normals import KINECT, Intrinsics, normals_from_depth
 from manyview.data.source import Unreadable
 from manyview.errors import UserError
 from manyview.fields import FIELDS, IMAGE
+from manyview.pixels import Range
 
 OTHERS = tuple(name for name in FIELDS if name != IMAGE)
 _LARGEST = 65_535
@@ -21,20 +22,32 @@ _GREY = ("1", "L", "I", "I;16", "I;16B", "I;16L")
 
 @dataclass(frozen=True)
 class Camera:
-    """What measured the depth: metres per unit of a file, and the intrinsics `fx,fy,cx,cy` in pixels of the images;
-    Kinect's, scaled to the images, unless given."""
+    """What took the images: metres per unit of a depth file, and the intrinsics `fx,fy,cx,cy` in pixels of the images
+    (Kinect's, scaled to the images, unless given); how many channels an image has, and which values of a file are black
+    and white, where they are not the least and the most that it can hold."""
 
     depth_scale: float = 0.001
     intrinsics: str | None = None
+    channels: int = field(default=3, repr=False)  # the text of the others is part of fingerprints
+    value_range: Range | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, settings: Any) -> "Camera":
         """That of flags, or of the configuration of a run."""
-        return cls(settings.depth_scale, settings.intrinsics)
+        return cls(settings.depth_scale, settings.intrinsics, settings.channels, settings.value_range)
+
+    @property
+    def mark(self) -> tuple[bytes, ...]:
+        """What fingerprints of images depend on; nothing for RGB as it is stored."""
+        asked = (self.channels, self.value_range)
+        return () if asked == (3, None) else (repr(asked).encode(),)
 
     def __post_init__(self) -> None:
         if not 0 < self.depth_scale < math.inf:
             raise UserError(f"--depth-scale {self.depth_scale:g} must be a finite number greater than 0")
+        if self.value_range is not None and not -math.inf < self.value_range[0] < self.value_range[1] < math.inf:
+            low, high = self.value_range
+            raise UserError(f"--value-range {low:g} {high:g}: black, the first, must be less than white, the second")
         if self.intrinsics is not None:
             Intrinsics.parse(self.intrinsics, 1, 1)  # complains
 

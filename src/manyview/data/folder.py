@@ -1,9 +1,9 @@
-"""Images in files: decoding, a look at their headers, and a tree of directories as a source."""
+"""Images in files: a look at their headers, and a tree of directories as a source."""
 
 import os
 import stat
-import warnings
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,122 +12,38 @@ from typing import IO, Any
 
 import numpy as np
 import torch
-from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
 from manyview.counter import permutation
+from manyview.data.decoding import MORE_ENDINGS, OTHER_ENDINGS, Header, decode, endings, header
 from manyview.data.fieldfiles import KINECT_MM, OTHERS, Camera, decode_field, key_and_field, normals_of, open_field
 from manyview.data.source import UNREADABLE_SHARE, Names, Source, Unreadable, digest, note, track
+from manyview.data.storage import storage
 from manyview.errors import UserError
-from manyview.fields import FIELDS, IMAGE
+from manyview.fields import FIELDS, IMAGE, Pixels
 
-ENDINGS = (
-    *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".gif"),
-    *(".tif", ".tiff", ".ppm", ".pgm", ".pbm", ".pnm"),
-)
-# Named, because Pillow would otherwise try everything it knows, PostScript interpreters included.
-_FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "PPM", "GIF")
-_ORIENTATION = 0x0112
-_UPRIGHT = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
 ABSENT = -2  # the length of a file that is not there, while -1 is that of a link that leads nowhere
-_TO_RGB = 3  # torchvision's ImageReadMode.RGB
 _PROBE_ALL = 20_000  # sets up to this size have every header looked at, larger ones those of a sample
 _PROBE_SOME = 2_000
 _PROBE_TAG = 0x970BE
 
-# Pillow warns of odd metadata; all that matters here is whether the pixels can be had.
-warnings.filterwarnings("ignore", module=r"PIL\.")
-
 
 def is_image(path: str) -> bool:
     """Whether a relative path has an image's ending, and no hidden part ("._x.jpg" is a Mac's note about x.jpg)."""
-    return path.lower().endswith(ENDINGS) and not any(part.startswith(".") for part in path.split("/"))
+    return path.lower().endswith(endings()) and not any(part.startswith(".") for part in path.split("/"))
 
 
-def decode(file: IO[bytes]) -> Tensor:
-    """(3, H, W) uint8, upright, as a viewer would show it on white paper; raises `Unreadable`.
-
-    The channels lie last in memory, as decoders leave them: what cuts crops wants them so.
-    """
-    try:
-        with _open(file) as image:
-            turn = _UPRIGHT.get(_orientation(image))
-            plain = image.format == "JPEG" and image.mode in ("RGB", "L") and turn is None
-            pixels = _jpeg(file) if plain else None
-            if pixels is None:
-                pixels = torch.from_numpy(_rgb(image if turn is None else image.transpose(turn))).permute(2, 0, 1)
-    except Exception as error:  # decoders fail in a dozen ways on broken files, and all of them mean the same
-        raise Unreadable(_reason(error)) from error
-    return pixels
-
-
-def _jpeg(file: IO[bytes]) -> Tensor | None:
-    """What Pillow would give, to the last bit, in less time: torchvision's decoder writes the pixels where they stay.
-
-    None where it fails or is not built in: then Pillow decodes, or says what is wrong.
-    """
-    import torchvision  # noqa: F401  for torch.ops.image
-
-    position = file.tell()
-    file.seek(0)
-    try:
-        data = torch.frombuffer(bytearray(file.read()), dtype=torch.uint8)
-        # The operator, because the function around it warns of its end; Pillow remains when that comes.
-        pixels: Tensor = torch.ops.image.decode_jpeg(data, _TO_RGB, False)
-    except (AttributeError, RuntimeError):
-        return None
-    finally:
-        file.seek(position)
-    return pixels
-
-
-def _open(file: IO[bytes]) -> Image.Image:
-    image = Image.open(file, formats=_FORMATS)
-    if Image.MAX_IMAGE_PIXELS is not None and image.width * image.height > Image.MAX_IMAGE_PIXELS:
-        raise Unreadable(f"{image.width} × {image.height} pixels: a decompression bomb, or far too large")
-    return image
-
-
-def _orientation(image: Image.Image) -> int:
-    if image.format == "TIFF":  # Pillow turns these itself
-        return 1
-    if image.format == "PNG" and "exif" not in image.info:  # Pillow would decode the pixels in search of it
-        return 1
-    try:
-        return int(image.getexif().get(_ORIENTATION, 1))
-    except Exception:  # broken metadata around good pixels
-        return 1
-
-
-def _rgb(image: Image.Image) -> "np.ndarray[Any, np.dtype[np.uint8]]":
-    """(H, W, 3)."""
-    if image.mode.startswith("I"):
-        grey = np.asarray(image)
-        if grey.min() < 0 or grey.max() > 65535:
-            raise Unreadable("its grey values exceed 16 bits: convert it to 8 or 16 bits")
-        # Pillow would clip at 255.
-        return np.repeat(((grey.astype(np.uint32) + 128) // 257).astype(np.uint8)[..., None], 3, axis=2)
-    if image.mode == "F":
-        raise Unreadable("its pixels are floating-point numbers without a known range: convert it to 8 or 16 bits")
-    if image.mode in ("RGBA", "RGBa", "LA", "La", "PA") or "transparency" in image.info:
-        # Dropping alpha alone would bring out the colours that are hidden under transparent pixels.
-        image = image.convert("RGBA")
-        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-    return np.array(image.convert("RGB"))
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, UnidentifiedImageError):
-        return "not an image of a known format"
-    return " ".join(str(error).split()) or type(error).__name__
+def note_passed(name: str, passed: Mapping[str, int]) -> None:
+    """Says how many images of kinds that are not read lie in a set, by ending."""
+    for plug_in, more in MORE_ENDINGS.items():
+        if count := sum(passed.get(ending, 0) for ending in more):
+            way = (
+                "install manyview[heif]" if plug_in == "HEIF" else "use a Pillow from 11.3 on that was built with AVIF"
+            )
+            note(f"{count:,} {plug_in} images of '{name}' are passed over: {way}, or convert them to .jpg or .png")
+    if others := {ending: count for ending, count in sorted(passed.items()) if ending in OTHER_ENDINGS}:
+        kinds = ", ".join(f"{count:,} {ending}" for ending, count in others.items())
+        note(f"images of '{name}' that are not read are passed over ({kinds}): convert them to .jpg, .png or .tif")
 
 
 @dataclass(frozen=True)
@@ -158,13 +74,13 @@ class ImageFiles(Source):
     ) -> None:
         """`lengths` (n,) are those of the files in bytes, `others` those of the files of other fields, or `ABSENT`."""
         if not len(ids):
-            raise UserError(f"'{name}' holds no images: files ending in {' '.join(ENDINGS)} are read, at any depth")
+            raise UserError(f"'{name}' holds no images: files ending in {' '.join(endings())} are read, at any depth")
         import torchvision  # noqa: F401  before workers are forked, each of which would import it
 
         self.name = name
         self.ids = ids
         self.labels = None if labels is None else torch.tensor(labels)
-        self.fingerprint = digest(ids.blob, lengths.tobytes())
+        self.fingerprint = digest(ids.blob, lengths.tobytes(), *camera.mark)
         self.camera = camera
         there = {name: torch.from_numpy(others[name] != ABSENT) for name in OTHERS if name in others}
         self.files = (IMAGE, *(name for name, mask in there.items() if mask.any()))
@@ -237,7 +153,7 @@ class ImageFiles(Source):
             )
 
     def _look_into(self, index: int, name: str) -> None:
-        size, orientation = self._header(index)
+        size, orientation, _ = self._header(index)
         if orientation != 1:  # equal sizes do not tell whether the field was turned with the image
             raise UserError(
                 f"the image of {self.id(index)} in '{self.name}' is turned by its EXIF orientation, and its {name} has "
@@ -253,10 +169,10 @@ class ImageFiles(Source):
         try:
             with self.open(index, name) as file:
                 if name == IMAGE:
-                    return decode(file)
+                    return decode(file, self.pixels, self.camera.value_range)
                 return decode_field(file, name, self.camera, self._called(index, name))
         except OSError as error:
-            raise Unreadable(_reason(error)) from error
+            raise Unreadable(str(error)) from error
 
     def _fingerprint_of(self, names: Sequence[str]) -> str:
         lengths = [self._other_lengths.get(name, b"") for name in names]
@@ -286,20 +202,19 @@ class ImageFiles(Source):
         numbers: list[int] = near.tolist()
         return numbers
 
-    def _size(self, index: int) -> tuple[int, int]:
-        return self._header(index)[0]
+    @cached_property
+    def pixels(self) -> Pixels:  # type: ignore[override]
+        return storage(self)
 
-    def _header(self, index: int) -> tuple[tuple[int, int], int]:
-        """(height, width) of the image when it is upright, and its EXIF orientation, which is 1 where it is."""
+    def _size(self, index: int) -> tuple[int, int]:
+        return self._header(index).size
+
+    def _header(self, index: int) -> Header:
         try:
-            with self.open(index) as file, _open(file) as image:
-                orientation = _orientation(image)
-                sideways = orientation in (5, 6, 7, 8)
-                return ((image.width, image.height) if sideways else (image.height, image.width)), orientation
-        except UserError:  # the set cannot be reached
-            raise
-        except Exception as error:  # as in `decode`
-            raise Unreadable(_reason(error)) from error
+            with self.open(index) as file:
+                return header(file)
+        except OSError as error:
+            raise Unreadable(str(error)) from error
 
     @property
     @abstractmethod
@@ -353,7 +268,9 @@ class Folder(ImageFiles):
         if tops is None and any((self.root / field).is_dir() for field in OTHERS) and (self.root / IMAGE).is_dir():
             self.root, found, rows = self.root / IMAGE, *_parallel(self.root)
         else:
-            found, rows = _beside(_find(self.root, tops))
+            passed = Counter[str]()
+            found, rows = _beside(_find(self.root, tops, passed))
+            note_passed(name, passed)
         paths = [path for path, _, _ in found]
         labels, self.classes = label(paths, tops, name) if labelled else (None, ())
         lengths = np.array([length for _, length, _ in found])
@@ -392,9 +309,9 @@ def label(paths: Sequence[bytes], classes: Sequence[str] | None, name: str) -> t
     return [number[top] for top in tops if top is not None], tuple(n.decode("utf-8", "backslashreplace") for n in names)
 
 
-def _find(root: Path, tops: Sequence[str] | None) -> list[_File]:
-    """(path below root, length, time of change) of every image, sorted by path."""
-    return sorted(track(_images(root, tops), f"listing {root}"))
+def _find(root: Path, tops: Sequence[str] | None, passed: Counter[str] | None = None) -> list[_File]:
+    """(path below root, length, time of change) of every image, sorted by path; `passed` counts the other endings."""
+    return sorted(track(_images(root, tops, passed), f"listing {root}"))
 
 
 def _parallel(root: Path) -> tuple[list[_File], dict[str, list[_File]]]:
@@ -442,16 +359,16 @@ def first_image(root: Path) -> str | None:
     return next((os.fsdecode(path) for path, _, _ in _images(root, None)), None)
 
 
-def _images(root: Path, tops: Sequence[str] | None) -> Iterator[_File]:
+def _images(root: Path, tops: Sequence[str] | None, passed: Counter[str] | None = None) -> Iterator[_File]:
     starts = [(os.fspath(root), "")] if tops is None else [(os.fspath(root / top), f"{top}/") for top in tops]
     try:
         for directory, prefix in starts:
-            yield from _visit(directory, prefix, frozenset())
+            yield from _visit(directory, prefix, frozenset(), Counter() if passed is None else passed)
     except OSError as error:
         raise UserError(f"'{error.filename}' cannot be listed ({error.strerror}): check its permissions") from error
 
 
-def _visit(directory: str, prefix: str, above: frozenset[tuple[int, int]]) -> Iterator[_File]:
+def _visit(directory: str, prefix: str, above: frozenset[tuple[int, int]], passed: Counter[str]) -> Iterator[_File]:
     here = os.stat(directory)
     if (here.st_dev, here.st_ino) in above:  # a link that leads back up
         return
@@ -461,7 +378,7 @@ def _visit(directory: str, prefix: str, above: frozenset[tuple[int, int]]) -> It
             path = f"{prefix}{entry.name}"
             if entry.is_dir():
                 if not entry.name.startswith("."):
-                    yield from _visit(entry.path, f"{path}/", above)
+                    yield from _visit(entry.path, f"{path}/", above, passed)
             elif is_image(entry.name):
                 try:
                     facts = entry.stat()
@@ -470,3 +387,5 @@ def _visit(directory: str, prefix: str, above: frozenset[tuple[int, int]]) -> It
                 else:
                     if stat.S_ISREG(facts.st_mode):
                         yield os.fsencode(path), facts.st_size, facts.st_mtime_ns
+            elif not entry.name.startswith("."):
+                passed[os.path.splitext(entry.name)[1].lower()] += 1

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from rich.console import Console
 
+from manyview.data.fieldfiles import KINECT_MM, Camera
 from manyview.data.folder import Folder
 from manyview.data.source import Arrays, Source, digest
 from manyview.errors import UserError
@@ -51,24 +52,24 @@ def imagenet100_classes() -> tuple[str, ...]:
     return tuple((files("manyview.data") / "imagenet100.txt").read_text().split())
 
 
-def _imagenet(name: str, root: Path, *, split: str, labelled: bool) -> Folder:
+def _imagenet(name: str, root: Path, *, split: str, labelled: bool, camera: Camera) -> Folder:
     train, val = root / "train", root / "val"
     tree = val if split == "test" else train
     for needed in (train, tree):
         if not needed.is_dir():
             raise UserError(f"{name} needs the directory '{needed}', with one directory of images per class: make it")
     if name == "imagenet100":
-        return Folder(tree, name=name, labelled=labelled, classes=imagenet100_classes())
+        return Folder(tree, name=name, labelled=labelled, classes=imagenet100_classes(), camera=camera)
     # The training tree numbers the classes, so that a gap in the other one does not shift its labels.
     classes = [entry.name for entry in train.iterdir() if entry.is_dir() and not entry.name.startswith(".")]
-    return Folder(tree, name=name, labelled=labelled, classes=classes)
+    return Folder(tree, name=name, labelled=labelled, classes=classes, camera=camera)
 
 
-def open_known(name: str, root: str, *, split: str, labelled: bool) -> Source:
+def open_known(name: str, root: str, *, split: str, labelled: bool, camera: Camera = KINECT_MM) -> Source:
     """One of `KNOWN`, from the directory that holds it; `split` is "train", "test" or "pretrain"."""
     directory = Path(root).expanduser()
     if not directory.is_dir():
         raise UserError(f"'{directory}' is not a directory: give the one that holds {name}, as in {name}:DIRECTORY")
     if name in _TORCHVISION:
         return TorchvisionSet(name, directory, split=split, labelled=labelled)
-    return _imagenet(name, directory, split=split, labelled=labelled)
+    return _imagenet(name, directory, split=split, labelled=labelled, camera=camera)

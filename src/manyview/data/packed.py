@@ -15,7 +15,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from manyview.atomic import replacing
+from manyview.atomic import out_file, replacing
 from manyview.data.loader import processors, read_ahead
 from manyview.data.source import (
     UNREADABLE_SHARE,
@@ -29,7 +29,7 @@ from manyview.data.source import (
     track,
 )
 from manyview.errors import UserError
-from manyview.fields import FIELDS
+from manyview.fields import FIELDS, IMAGE, Pixels
 
 _METADATA = "manyview-pack"
 _FORMAT = 2
@@ -57,6 +57,8 @@ class Packed(Arrays):
         self.fields = self.selected = tuple(facts["fields"])
         height, width = self.arrays[self.fields[0]].shape[2:]
         self.size = (height, width)
+        if IMAGE in self.arrays:
+            self.pixels = Pixels(self.arrays[IMAGE].shape[1], self.arrays[IMAGE].dtype == torch.uint16)
         self.fingerprint = facts["fingerprint"]
         self.preprocess = facts["preprocess"]
         self.ids = Names(tensors["ids"].numpy().tobytes())
@@ -99,7 +101,10 @@ def _load(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             _require(known, "its fields are unknown")
             dtypes = {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
             optional = {"labels": "I64", "groups": "I64"} | {_PRESENT + name: "U8" for name in names}
-            expected = {name: _TYPES[FIELDS[name].dtype] for name in names} | {"ids": "U8", "unreadable": "U8"}
+            expected = {name: _TYPES[FIELDS[name].dtype] for name in names}
+            if IMAGE in names and dtypes.get(IMAGE) == _TYPES[torch.uint16]:
+                expected[IMAGE] = dtypes[IMAGE]
+            expected |= {"ids": "U8", "unreadable": "U8"}
             expected |= {name: kind for name, kind in optional.items() if name in dtypes}
             _require(dtypes == expected, "it holds other tensors")
             tensors = {name: file.get_tensor(name) for name in dtypes}
@@ -125,10 +130,10 @@ def _check(facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     ids, labels, groups = tensors["ids"], tensors.get("labels"), tensors.get("groups")
     count, _, height, width = tensors[facts["fields"][0]].shape if tensors[facts["fields"][0]].ndim == 4 else [0] * 4
     for name in facts["fields"]:
-        shape = (count, FIELDS[name].channels, height, width)
+        channels = facts.get("channels", 3) if name == IMAGE else FIELDS[name].channels
         _require(
-            tensors[name].shape == shape and tensors[name].numel() > 0,
-            f"its field {name} is not (n, {FIELDS[name].channels}, height, width), or not like the others",
+            tensors[name].shape == (count, channels, height, width) and tensors[name].numel() > 0,
+            f"its field {name} is not (n, {channels}, height, width), or not like the others",
         )
         _require(tensors.get(_PRESENT + name, ids[:count]).shape == (count,), "what is missing is not told of each")
     _require(int((ids == 0).sum()) >= count, "ids are missing")
@@ -155,14 +160,14 @@ def _are_names(value: object) -> bool:
 
 
 def pack(source: Source, path: str | Path, *, image_size: int | None = None, progress: bool = True) -> Packed:
-    """Writes all readable images of a source into one file; the others are listed in it.
+    """Writes all readable images of a source into one file, in place of what was there; the others are listed in it.
 
     With `image_size` S the shorter side is resized to S (bilinear, antialiased) and the centre S × S cut out. Without
     it the images must have one size.
     """
-    if Path(path).exists():
-        raise UserError(f"'{path}' exists already: remove it or choose another name")
-    return _pack(source, Path(path), image_size, progress, otherwise="choose a place with room for it")
+    with out_file(Path(path), "choose a place with room for it"):
+        _write(source, Path(path), image_size, progress)
+    return Packed(path)
 
 
 def pack_once(source: Source, path: Path, *, labelled: bool = True) -> Packed:
@@ -176,7 +181,12 @@ def pack_once(source: Source, path: Path, *, labelled: bool = True) -> Packed:
         except UserError:
             note(f"{path} is damaged and will be made again")
     began = time.monotonic()
-    packed = _pack(source, path, None, progress=True, otherwise="set MANYVIEW_CACHE to a directory with room for it")
+    try:
+        _write(source, path, None, progress=True)
+    except OSError as error:
+        way_out = "set MANYVIEW_CACHE to a directory with room for it"
+        raise UserError(f"'{path}' cannot be written ({error.strerror}): {way_out}") from error
+    packed = Packed(path)
     note(
         f"packed {len(packed):,} images of '{source.name}' into {path} "
         f"({path.stat().st_size / 2**20:,.1f} MiB, {time.monotonic() - began:.1f} s) for this and later runs"
@@ -206,18 +216,10 @@ def _read(source: Source, index: int) -> dict[str, Tensor] | Unreadable:
         return reason
 
 
-def _pack(source: Source, path: Path, image_size: int | None, progress: bool, otherwise: str) -> Packed:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _write(source, path, image_size, progress)
-    except OSError as error:
-        raise UserError(f"'{path}' cannot be written ({error.strerror}): {otherwise}") from error
-    return Packed(path)
-
-
 def _write(source: Source, path: Path, image_size: int | None, progress: bool) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
     size = (image_size, image_size) if image_size else source.size or _first_size(source)
-    chunk = max(1, min(256, _CHUNK_BYTES // (_pixel_bytes(source.selected) * size[0] * size[1])))
+    chunk = max(1, min(256, _CHUNK_BYTES // (pixel_bytes(source) * size[0] * size[1])))
     starts = range(0, len(source), chunk)
     # The workers are forked here, before the progress bar has a thread.
     chunks = read_ahead(
@@ -240,8 +242,10 @@ def _write(source: Source, path: Path, image_size: int | None, progress: bool) -
         writer.finish(kept, failed, resized=image_size is not None)
 
 
-def _pixel_bytes(names: Iterable[str]) -> int:
-    return sum(FIELDS[name].channels * FIELDS[name].dtype.itemsize for name in names)
+def pixel_bytes(source: Source, names: Iterable[str] | None = None) -> int:
+    """Of one pixel in all selected fields, or in these."""
+    fields = map(source.field, source.selected if names is None else names)
+    return sum(field.channels * field.dtype.itemsize for field in fields)
 
 
 def _first_size(source: Source) -> tuple[int, int]:
@@ -313,7 +317,7 @@ class _Writer:
     def aside(cls, path: Path, source: Source, size: tuple[int, int]) -> Iterator["_Writer"]:
         """Under the file's name only when it is whole and on the disk."""
         # Numbers of two bytes first, so that they lie at even places.
-        first, *others = sorted(source.selected, key=lambda name: -FIELDS[name].dtype.itemsize)
+        first, *others = sorted(source.selected, key=lambda name: -source.field(name).dtype.itemsize)
         with ExitStack() as stack:
             files = {first: stack.enter_context(replacing(path))}
             files |= {name: stack.enter_context(tempfile.TemporaryFile(dir=path.parent)) for name in others}
@@ -340,7 +344,7 @@ class _Writer:
             shutil.copyfileobj(other, file)
         there = [mask[kept].to(torch.uint8).numpy().tobytes() for mask in self._present.values()]
         ids = b"".join(source.id(number).encode() + b"\0" for number in kept)
-        before = len(kept) * (_pixel_bytes(self.files) * self.size[0] * self.size[1] + len(there)) + len(ids)
+        before = len(kept) * (pixel_bytes(source, self.files) * self.size[0] * self.size[1] + len(there)) + len(ids)
         ids += b"\0" * (-before % 8)  # aligns the labels
         unreadable = json.dumps(failed).encode()
         numbers = [each[kept].numpy().tobytes() for each in (source.labels, source.groups) if each is not None]
@@ -370,11 +374,13 @@ class _Writer:
             if resized
             else "as stored",
         }
+        if source.pixels.channels != 3 and IMAGE in self.files:
+            facts["channels"] = source.pixels.channels
         per_sample = {"labels": source.labels, "groups": source.groups}
         tensors: list[tuple[str, str, list[int], int]] = [
             *(
-                (name, _TYPES[FIELDS[name].dtype], [count, FIELDS[name].channels, height, width],
-                 count * _pixel_bytes([name]) * height * width)
+                (name, _TYPES[source.field(name).dtype], [count, source.field(name).channels, height, width],
+                 count * pixel_bytes(source, [name]) * height * width)
                 for name in self.files
             ),
             *((_PRESENT + name, "U8", [count], count) for name in self._present),

@@ -1,9 +1,9 @@
-"""The tars that a directory, a glob or a brace range names."""
+"""The files that a directory, a glob or a brace range names."""
 
 import glob
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from manyview.data.folder import first_image
@@ -44,25 +44,31 @@ def tars_in(directory: Path) -> dict[str, Path]:
 
 def tars_matching(spec: str) -> dict[str, Path]:
     """The tars that a pattern names, by their paths below the directory that all it can match share."""
+    return matching(spec, is_tar, ".tar")
+
+
+def matching(spec: str, is_kind: Callable[[str], bool], ending: str) -> dict[str, Path]:
+    """The files that a pattern names, all of which have to be of one kind, likewise."""
     pattern = os.path.expanduser(spec)
     base = os.path.dirname(_SPECIAL.split(pattern, maxsplit=1)[0]) or os.curdir
-    tars: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for one in spelled_out(pattern):
         matches = glob.glob(one, recursive=True) if glob.has_magic(one) else [one] if os.path.exists(one) else []
         if not matches:
             if one != pattern:
                 raise UserError(f"'{spec}' names '{one}', which does not exist: fetch or make it, or shorten the range")
             raise UserError(
-                f"'{spec}' matches no file: check the path; patterns are written as 'a-*.tar' or 'a-{{000..099}}.tar'"
+                f"'{spec}' matches no file: check the path; patterns are written as 'a-*{ending}' or "
+                f"'a-{{000..099}}{ending}'"
             )
-        other = next((match for match in matches if not (is_tar(match) and os.path.isfile(match))), None)
+        other = next((match for match in matches if not (is_kind(match) and os.path.isfile(match))), None)
         if other is not None:
             raise UserError(
-                f"'{spec}' matches '{other}', which is no .tar: patterns are for tars, as 'shards/*.tar'; "
-                "of loose images give the directory"
+                f"'{spec}' matches '{other}', which is no {ending}: patterns are for tars and parquet files, as "
+                f"'shards/*{ending}'; of loose images give the directory"
             )
-        tars |= {os.path.relpath(match, base): Path(match) for match in matches}
-    return tars
+        files |= {os.path.relpath(match, base): Path(match) for match in matches}
+    return files
 
 
 def spelled_out(pattern: str) -> Iterator[str]:

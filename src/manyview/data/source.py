@@ -7,6 +7,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,7 +20,7 @@ from torch import Tensor
 
 from manyview.counter import permutation
 from manyview.errors import UserError
-from manyview.fields import IMAGE
+from manyview.fields import FIELDS, IMAGE, RGB, Field, Pixels
 
 T = TypeVar("T")
 
@@ -48,6 +49,7 @@ class Source(ABC):
     unreadable: tuple[tuple[str, str], ...] = ()  # (id, reason) of the broken images known so far
     fields: tuple[str, ...] = (IMAGE,)  # on offer
     selected: tuple[str, ...] = (IMAGE,)  # what `read` and `batch` give
+    pixels: Pixels = RGB  # how its images are stored
     present: Mapping[str, Tensor] | None = None  # (n,) bool for each field that some samples lack
     groups: Tensor | None = None  # (n,) int64: samples of one group, as frames of a video, are no negatives
     group_names: Sequence[str] = ()  # by number, where they have names
@@ -93,7 +95,7 @@ class Source(ABC):
             return torch.arange(len(self))
         counts = torch.bincount(self.shards)
         shards = permutation(len(counts), _NEAR_TAG)
-        few = shards[: 1 + int((counts[shards].cumsum(0) < _LOOKED_AT).sum())]
+        few = shards[: min(self.window, 1 + int((counts[shards].cumsum(0) < _LOOKED_AT).sum()))]
         return torch.nonzero(torch.isin(self.shards, few)).flatten()
 
     @property
@@ -131,6 +133,10 @@ class Source(ABC):
         chosen._whole, chosen.selected = whole, names
         chosen.fingerprint = whole._fingerprint_of(names)
         return chosen
+
+    def field(self, name: str) -> Field:
+        """How a field of this source is stored."""
+        return self.pixels.field if name == IMAGE else FIELDS[name]
 
     def _fingerprint_of(self, names: Sequence[str]) -> str:
         return digest(self.fingerprint.encode(), *(name.encode() for name in names))
@@ -255,6 +261,10 @@ class Subset(Source):
         return chosen
 
     @property
+    def pixels(self) -> Pixels:  # type: ignore[override]
+        return self.source.pixels
+
+    @property
     def median_side(self) -> int:
         return self.source.median_side
 
@@ -346,3 +356,9 @@ def track(items: Iterable[T], description: str, total: int | None = None, *, sho
 def note(message: str) -> None:
     """One line for the user, beside the output proper."""
     print(message, file=sys.stderr, flush=True)
+
+
+@cache
+def note_once(message: str) -> None:
+    """As a command may open a set several times, for each of its splits."""
+    note(message)

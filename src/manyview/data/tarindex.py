@@ -2,8 +2,10 @@
 
 import json
 import os
+import posixpath
 import re
 import tarfile
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,8 +17,9 @@ import safetensors.numpy
 from safetensors import SafetensorError, safe_open
 
 from manyview.atomic import replacing
+from manyview.data.decoding import plug_ins
 from manyview.data.fieldfiles import OTHERS, key_and_field
-from manyview.data.folder import ABSENT, is_image, note_orphans
+from manyview.data.folder import ABSENT, is_image, note_orphans, note_passed
 from manyview.data.loader import processors, read_ahead
 from manyview.data.source import cache_directory, digest, note, track
 from manyview.errors import UserError
@@ -153,6 +156,7 @@ def _walk(tar: tarfile.TarFile, path: str, show: bool) -> Index:
     places: dict[str, tuple[int, int]] = {}
     labels: dict[str, int] = {}  # by key
     others: dict[tuple[str, str], tuple[int, int]] = {}  # by key and field
+    passed = Counter[str]()
     for member in track(iter(tar.next, None), f"indexing {path}", show=show):
         tar.members.clear()  # type: ignore[attr-defined]  # tarfile would keep every one, a kilobyte each
         if member.size < 0:  # a forged header, on which tarfile would go round in circles
@@ -171,6 +175,9 @@ def _walk(tar: tarfile.TarFile, path: str, show: bool) -> Index:
                 places[name] = member.offset_data, member.size
             else:
                 others[key, field] = member.offset_data, member.size
+        elif not posixpath.basename(name).startswith("."):
+            passed[os.path.splitext(name)[1].lower()] += 1
+    note_passed(str(path), passed)
     images = sorted((name.encode("utf-8", "surrogateescape"), name) for name in places)
     for field in OTHERS:
         note_orphans(field, [key for key, its in others if its == field], (_split(name)[0] for name in places))
@@ -211,7 +218,7 @@ def _check_end(file: IO[bytes], offset: int, path: str) -> None:
 
 def _mark(shard: Indexed, index: Index) -> str:
     content = digest(index.names, *(each.tobytes() for each in (index.places, index.labels, index.others)))
-    return json.dumps([_FORMAT, shard.size, shard.modified, content])
+    return json.dumps([_FORMAT, shard.size, shard.modified, content, *plug_ins()])
 
 
 def keep(shard: Indexed, index: Index) -> None:
@@ -230,7 +237,7 @@ def kept_state(place: Path) -> tuple[int, str] | None:
     """Size and state of the tar on a server whose index is kept there, by its own account."""
     try:
         with safe_open(place, framework="np") as file:
-            _, size, modified, _ = json.loads((file.metadata() or {})[_METADATA])
+            _, size, modified, *_ = json.loads((file.metadata() or {})[_METADATA])
     except (SafetensorError, OSError, KeyError, TypeError, ValueError, RecursionError):
         return None
     return (size, modified) if type(size) is int and type(modified) is str else None

@@ -3,7 +3,7 @@
 import json
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -16,8 +16,14 @@ from manyview.evaluate.records import Record, comparisons, mapping, number, read
 from manyview.evaluate.result import Metric
 from manyview.methods import described, find
 from manyview.methods.base import Chance
-from manyview.run.files import ENCODER, METRICS, UNREADABLE, read_config
+from manyview.run.files import ENCODER, METRICS, START, UNREADABLE, read_config
 
+# What is looked at before the first step, during the run and after it, in the order of what it says.
+LOOKS = {
+    "knn": "kNN accuracy",
+    "recognised": "views recognised",
+    "feature_rank": "effective rank of the features",
+}
 Series = tuple[list[float], list[float]]
 """Steps, and the values measured there."""
 
@@ -77,6 +83,25 @@ class Facts:
     comparisons: tuple[Comparison, ...]
     unreadable: tuple[tuple[str, str], ...]  # name of the sample, reason
     finished: bool
+    start: Mapping[str, Any] = field(default_factory=dict)  # the weights that it began from, and looks before any step
+    has_start: bool = False  # whether their encoder is kept in the run
+
+    @property
+    def labelled(self) -> bool:
+        """Whether the data tells classes apart. A folder with a single directory of images does not."""
+        classes = self.data.get("classes")
+        return isinstance(classes, list) and len(classes) > 1 and not self.setting("data", "unlabelled")
+
+    @property
+    def evaluation(self) -> str:
+        """The first evaluation to make: one that works for this data."""
+        return self.command("evaluate knn" if self.labelled else "evaluate recognise")
+
+    @property
+    def began_from(self) -> str | None:
+        """The name of the weights that the run began from; None for random ones."""
+        name = self.start.get("weights") or self.setting("encoder", "init")
+        return None if name is None else str(name)
 
     def setting(self, group: str, name: str) -> Any:
         """The value of a flag; None when the run does not have it."""
@@ -101,7 +126,7 @@ class Facts:
     @property
     def diagnostics(self) -> list[str]:
         """Names of the metrics that only the method knows."""
-        common = {"step", "epoch", "loss", "lr", "images_per_s", "wait", "knn", *CONTRAST}
+        common = {"step", "epoch", "loss", "lr", "images_per_s", "wait", *LOOKS, *CONTRAST}
         names = dict.fromkeys(key for row in self.metrics for key, value in row.items() if number(value) is not None)
         return [name for name in names if name not in common]
 
@@ -145,6 +170,8 @@ def read_facts(run: Path) -> Facts:
         comparisons=tuple(map(Comparison, comparisons(read_records(run)))),
         unreadable=_unreadable(run / UNREADABLE),
         finished=(run / ENCODER).is_file(),
+        start=mapping(config.get("start")),
+        has_start=(run / START).is_file(),
     )
 
 

@@ -1,19 +1,23 @@
 """The contrast of an encoder during training, always measured on the same views of the same samples."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from manyview.data.loader import Workers, read_ahead, readers
 from manyview.data.source import Source, Unreadable, track
 from manyview.diagnose.contrast import CONTRAST, contrast
+from manyview.diagnose.embeddings import effective_rank
 from manyview.encoders import Encoder, joined
 from manyview.errors import UserError
+from manyview.evaluate.recognise import recognised
 from manyview.fields import IMAGE
+from manyview.precision import at_least_float32
 from manyview.views import Augment
 
 # The same for all methods, whatever they train with: otherwise their numbers could not be compared.
@@ -25,7 +29,8 @@ _AT_ONCE = 32  # samples whose views are made and embedded together: they may be
 
 
 class ContrastMonitor:
-    """The `contrast` of encoders on views of some samples of a source. The views are cut once and kept."""
+    """The `contrast` of encoders on views of some samples of a source, and two numbers that tell without labels what
+    their features are worth. The views are cut once and kept."""
 
     def __init__(
         self, source: Source, augment: Augment, *, name: str, t_neg: float, workers: Workers = 0, samples: int = SAMPLES
@@ -59,20 +64,28 @@ class ContrastMonitor:
     def __call__(self, encoder: Encoder) -> dict[str, float]:
         """Means over the batches. The encoder is left as it was found, and no other rank is needed."""
         with _evaluating(encoder):
-            embeddings = torch.cat([self._embed(encoder, some) for some in torch.arange(len(self)).split(_AT_ONCE)], 1)
+            looks = [self._look(encoder, some) for some in torch.arange(len(self)).split(_AT_ONCE)]
+        embeddings, features = (torch.cat(parts, 1) for parts in zip(*looks, strict=True))
         batches = [contrast(batch, t_pos=T_POS, t_neg=self.t_neg) for batch in embeddings.split(BATCH, 1)]
-        return {name: sum(batch[name] for batch in batches) / len(batches) for name in CONTRAST}
+        return {
+            **{name: sum(batch[name] for batch in batches) / len(batches) for name in CONTRAST},
+            "recognised": float(recognised(features).mean()),
+            "feature_rank": effective_rank(features[0]),
+        }
 
-    def _embed(self, encoder: Encoder, some: Tensor) -> Tensor:
-        """Unit embeddings (V, n, D) of some of the samples, in full precision."""
+    def _look(self, encoder: Encoder, some: Tensor) -> tuple[Tensor, Tensor]:
+        """Unit embeddings (V, n, D) and unit features (V, n, F) of some of the samples, in full precision."""
         weight = next(encoder.parameters())
         plan = self.augment.plan(self.index[some].to(weight.device), _EPOCH)
         crops = {name: crop[some].to(weight.device) for name, crop in self.crops.items()}
         views = self.augment.apply(crops, plan, cut=True)
         flat = {name: view.flatten(0, 1).to(weight.dtype) for name, view in views.items()}
         # Not by a call: a compiled encoder would be compiled once more, for another mode and another size of batches.
-        embedded = joined(encoder.forward(flat if encoder.config.split else flat[IMAGE]))
-        return embedded.cpu().view(VIEWS, len(some), -1)
+        features = encoder.backbone(flat if encoder.config.split else flat[IMAGE])
+        parts = features if isinstance(features, Mapping) else {IMAGE: features}
+        unit = joined({name: F.normalize(at_least_float32(each), dim=1) for name, each in parts.items()})
+        embedded = joined(encoder.embeddings(features))
+        return embedded.cpu().view(VIEWS, len(some), -1), unit.cpu().view(VIEWS, len(some), -1)
 
 
 @contextmanager

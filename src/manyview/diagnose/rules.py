@@ -1,38 +1,35 @@
 """The rules by which a run is judged. Each rule reads the run's own numbers and gives a finding with advice."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, pstdev
-from typing import Literal, get_args
 
 from manyview.diagnose.facts import Facts, read_facts
+from manyview.diagnose.finding import LEVELS, Finding
+from manyview.diagnose.verdict import verdict
 from manyview.diagnose.words import chance_level, measured, percent, points
 from manyview.evaluate.records import number
-
-Level = Literal["problem", "warning", "good", "unknown"]
-LEVELS: tuple[Level, ...] = get_args(Level)
-
-
-@dataclass(frozen=True)
-class Finding:
-    """`unknown` means that the run has not measured what the rule needs."""
-
-    level: Level
-    about: str
-    text: str
-    advice: str = ""  # what to do, with the flag; empty where all is well
+from manyview.methods import described, find
 
 
 def findings(run: Path) -> list[Finding]:
-    """What the numbers of a run say about it, worst first."""
+    """What the numbers of a run say about it: the main question first, then the rules."""
     return judge(read_facts(run))
 
 
 def judge(facts: Facts) -> list[Finding]:
-    """The findings, worst first. A rule that does not apply to the run gives none."""
+    """The answers to the main question, then what the rules find."""
+    return [*verdict(facts), *ruled(facts)]
+
+
+def ruled(facts: Facts) -> list[Finding]:
+    """What the rules find, worst first. A rule that does not apply to the run gives none. Beside an encoder that is not
+    better than random weights, pixels or its start nothing is called good."""
     found = [finding for rule in _RULES if (finding := rule(facts)) is not None]
+    if any(answer.level in ("problem", "warning") for answer in verdict(facts)):
+        found = [replace(each, level="normal") if each.level == "good" else each for each in found]
     return sorted(found, key=lambda finding: LEVELS.index(finding.level))
 
 
@@ -45,30 +42,49 @@ def _collapse(facts: Facts) -> Finding | None:
     """Collapse to one point (no variance) or to a few directions (low rank), by the last measurement."""
     variances, ranks = facts.series("variance")[1], facts.series("effective_rank")[1]
     if not variances or not ranks:
-        if not facts.metrics:
+        if not facts.metrics or (facts.method in described() and not find(facts.method).contrastive):
             return None
         advice = "Train with --contrast-every 1 to measure them after every epoch."
         return Finding("unknown", "Embeddings", "Variance and rank of the embeddings were not measured.", advice)
     variance, rank, dim = variances[-1], ranks[-1], number(facts.setting("encoder", "dim")) or 0.0
     words = f"Variance {variance:.2f} (0: all equal, 1: spread out), effective rank {rank:.1f}"
     words += f" of {dim:.0f} dimensions." if dim else "."
-    if variance < _ONE_POINT:
-        advice = "Try a lower --lr or a larger --temperature. A run of only a few epochs may need more --epochs."
+    more = _flags(facts, "queue_size", "batch_size")
+    if variance < _ONE_POINT and rank < max(_FEW_DIRECTIONS, _SMALL_SHARE * dim):
+        advice = f"Try {_either(facts, 'a lower --lr', f'more negatives ({more})')}."
         text = f"The encoder has collapsed: all images have nearly the same embedding. {words}"
         return Finding("problem", "Embeddings", text, advice)
+    if variance < _ONE_POINT:
+        advice = f"Early in a run this is normal. At the end, try {_either(facts, 'another --lr')}."
+        text = f"The embeddings lie close together, but still differ in many directions. {words}"
+        return Finding("problem" if facts.finished else "warning", "Embeddings", text, advice)
     if rank < _FEW_DIRECTIONS:
-        advice = "Try more negatives (--queue-size, --batch-size) or stronger augmentation (--augment)."
+        advice = f"Try more negatives ({more}) or stronger augmentation (--augment)."
         text = f"The encoder has collapsed: embeddings differ in a few directions only. {words}"
         return Finding("problem", "Embeddings", text, advice)
     if variance < _NEAR_ONE_POINT or rank < _SMALL_SHARE * dim:
-        advice = "This is normal early in a run. At the end, try more --epochs or stronger augmentation (--augment)."
+        advice = (
+            f"This is normal early in a run. At the end, try {_either(facts, 'stronger augmentation (--augment)')}."
+        )
         return Finding("warning", "Embeddings", f"The embeddings use little of their space. {words}", advice)
     return Finding("good", "Embeddings", f"The encoder has not collapsed. {words}")
+
+
+def _either(facts: Facts, *ways: str) -> str:
+    """These ways out, and more epochs; but not for given weights, which may be worth more than what they become."""
+    return " or ".join([*ways, *["more --epochs"] * (facts.began_from is None)])
+
+
+def _flags(facts: Facts, *names: str) -> str:
+    """Those of the flags that the run has."""
+    there = {name for group in facts.config.values() for name in group}
+    return ", ".join(f"--{name.replace('_', '-')}" for name in names if name in there)
 
 
 # The loss. Its course is judged in parts, because a single batch says little.
 _PARTS = 20
 _NO_BETTER, _TRIVIAL = 0.98, 0.02  # fractions of the loss at chance
+_EASY = 0.7  # of the loss at chance
 _RISE, _NOISE = 0.25, 6.0  # of the whole range of the parts, and in standard errors of a part
 
 
@@ -93,13 +109,27 @@ def _against_chance(facts: Facts) -> Finding | None:
         return Finding("problem", "Loss", text, advice)
     if end < _TRIVIAL * chance.loss:
         text = f"The final loss, {end:.3f}, is almost 0 (chance: {chance_level(chance)}). The task is too easy."
-        advice = (
-            "Try stronger augmentation (--augment), more negatives, or --bn-splits against leaks through batch norm."
-        )
+        leaks = " or --bn-splits against leaks through batch norm" * bool(_flags(facts, "momentum", "bn_splits"))
+        advice = f"Try stronger augmentation (--augment), more negatives ({_flags(facts, 'queue_size', 'batch_size')})"
+        advice += f"{leaks}."
         return Finding("warning", "Loss", text, advice)
     like, candidates = math.exp(end / chance.terms), chance.candidates
     text = f"The final loss, {end:.2f}, is below chance ({chance_level(chance)}). The encoder finds a positive as if "
     return Finding("good", "Loss", f"{text}there were {like:,.1f} candidates instead of {candidates:,.0f}.")
+
+
+def _easy_start(facts: Facts) -> Finding | None:
+    """A queue of random vectors makes the first losses small: they are no success, and their rise is no failure."""
+    size, losses = number(facts.setting("method", "queue_size")), facts.series("loss")[1]
+    batch = number(facts.setting("optim", "batch_size"))
+    if facts.chance is None or not size or not batch or not losses or losses[0] > _EASY * facts.chance.loss:
+        return None
+    text = (
+        f"The loss began at {losses[0]:.2f}, far below chance ({facts.chance.loss:.2f}), and rises at first. The queue "
+        "starts with random vectors, which are easy negatives; real keys are harder. Compare losses from step "
+        f"{math.ceil(size / batch):,} on, when the queue is full of keys. --queue-start empty leaves them out."
+    )
+    return Finding("normal", "Loss at the start", text)
 
 
 def _course(facts: Facts) -> Finding | None:
@@ -148,7 +178,8 @@ def _queue(facts: Facts) -> Finding | None:
     words += f". About {percent(own)} of the queries meet their own old key as a negative."
     if share <= _LARGE:
         return Finding("good", "Queue", words)
-    advice = f"Use --mask-own, or --queue-size {max(1, int(samples // 4))} or less."
+    mask = "--mask-own, or " * bool(_flags(facts, "mask_own"))
+    advice = f"Use {mask} --queue-size {max(1, int(samples // 4))} or less."
     return Finding("problem" if share >= _WHOLE else "warning", "Queue", words, advice)
 
 
@@ -167,8 +198,12 @@ def _waiting(facts: Facts) -> Finding | None:
     text = f"Training waited for data {percent(share)} of the time."
     if share < _SOME_WAIT:
         return Finding("good", "Data loading", text)
-    workers = number(facts.setting("data", "workers")) or 0
-    advice = f"Use more reader processes (--workers {max(2, 2 * int(workers))}), or pack the images (`manyview pack`)."
+    workers = number(facts.setting("data", "workers"))
+    if workers is None:  # auto
+        advice = "Every processor reads already: pack the images (`manyview pack`), or store smaller ones."
+    else:
+        more = max(2, 2 * int(workers))
+        advice = f"Use more reader processes (--workers {more}), or pack the images (`manyview pack`)."
     return Finding("problem" if share >= _MUCH_WAIT else "warning", "Data loading", text, advice)
 
 
@@ -203,7 +238,7 @@ def _knn_course(facts: Facts) -> Finding | None:
     about = "kNN during training"
     steps, shares = facts.series("knn")
     if len(shares) < 2:
-        if not facts.metrics or not facts.data.get("classes"):
+        if not facts.metrics or not facts.labelled:
             return None
         advice = "Train with --knn-every 1 to measure it after every epoch."
         text = f"kNN accuracy was {'measured only once' if shares else 'not measured'}."
@@ -230,7 +265,7 @@ def _overfitting(facts: Facts) -> Finding | None:
         and (fitted := comparison.results["trained"].result.facts.get("fitted")) is not None
     ]
     if not gaps:
-        if not facts.finished:
+        if not facts.finished or not facts.labelled:
             return None
         advice = f"Run `{facts.command('evaluate linear')}`."
         return Finding("unknown", "Overfitting", "No classifier has been fitted on the features.", advice)
@@ -246,4 +281,15 @@ def _overfitting(facts: Facts) -> Finding | None:
     return Finding("problem" if gap > _LARGE_GAP else "warning", "Overfitting", f"{text}. It overfits.", advice)
 
 
-_RULES = (_collapse, _not_finite, _against_chance, _course, _learning_rate, _queue, _waiting, _knn_course, _overfitting)
+_RULES = (
+    _collapse,
+    _not_finite,
+    _against_chance,
+    _easy_start,
+    _course,
+    _learning_rate,
+    _queue,
+    _waiting,
+    _knn_course,
+    _overfitting,
+)

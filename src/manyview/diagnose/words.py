@@ -35,6 +35,11 @@ def measured(metric: Metric, value: float | None = None) -> str:
     return metric.written(metric.value if value is None else value).replace(" ", "\u202f")
 
 
+def look(name: str, value: float) -> str:
+    """What was seen of an encoder during training: a rank, or a share."""
+    return f"{value:.1f}" if name == "feature_rank" else percent(value)
+
+
 def with_interval(metric: Metric) -> str:
     """Such as 71.4 % [69.5, 73.2]."""
     return str(metric).replace(" %", "\u202f%")

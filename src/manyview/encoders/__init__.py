@@ -2,11 +2,10 @@
 
 from manyview.encoders.backbones import build_backbone
 from manyview.encoders.encoder import Encoder, EncoderConfig, Momentum, build_encoder, joined
-from manyview.encoders.export import export
 from manyview.encoders.features import Card, FrozenEncoder, MapShape, TrainableEncoder
 from manyview.encoders.files import save_backbone
 from manyview.encoders.layers import layer_features, with_layers
-from manyview.encoders.loading import as_frozen, load, random_like, trainable
+from manyview.encoders.loading import announced, as_frozen, load, random_like, trainable
 from manyview.encoders.norms import SplitBatchNorm
 from manyview.encoders.towers import Towers
 from manyview.encoders.weights import Weights, initialise, open_weights
@@ -22,10 +21,10 @@ __all__ = [
     "Towers",
     "TrainableEncoder",
     "Weights",
+    "announced",
     "as_frozen",
     "build_backbone",
     "build_encoder",
-    "export",
     "initialise",
     "joined",
     "layer_features",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import nn
 
-from manyview.encoders.norms import SplitBatchNorm, SyncBatchNorm, group_norm_like, replace_batch_norm
+from manyview.encoders.norms import FixedBatchNorm, SplitBatchNorm, SyncBatchNorm, group_norm_like, replace_batch_norm
 from manyview.encoders.plain import PLAIN, build_plain
 from manyview.encoders.towers import Towers
 from manyview.errors import UserError
@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # timm takes longer to import than all else: it is imported w
 
 
 Stem = Literal["standard", "small"]
-Norm = Literal["batch", "sync", "group"]
+Norm = Literal["batch", "sync", "fixed", "group"]
 
 
 def build_backbone(
@@ -46,9 +46,16 @@ def build_backbone(
         replace_batch_norm(network, group_norm_like)
     elif norm == "sync":
         replace_batch_norm(network, SyncBatchNorm)
+    elif norm == "fixed":
+        replace_batch_norm(network, FixedBatchNorm)
     elif bn_splits > 1:
         replace_batch_norm(network, partial(SplitBatchNorm, splits=bn_splits))
     return network.to(memory_format=torch.channels_last)
+
+
+def once_trained(norm: Norm) -> Norm:
+    """What is left to know of the normalisation when the weights do not change any more."""
+    return "group" if norm == "group" else "batch"
 
 
 def feature_width(network: nn.Module) -> int:
@@ -61,6 +68,13 @@ def is_known(name: str) -> bool:
     import timm
 
     return name in OWN or bool(timm.is_model(name))
+
+
+def is_resnet(name: str) -> bool:
+    """Whether it is one of timm's ResNets, whose first layers can be replaced."""
+    import timm
+
+    return name not in OWN and bool(timm.models.is_model_in_modules(name, ["resnet"]))
 
 
 def takes_any_size(name: str) -> bool:
@@ -92,7 +106,7 @@ def _from_timm(name: str, image_size: int | None, in_channels: int) -> nn.Module
     if in_channels != 3:
         asked["in_chans"] = in_channels
     # The papers train torchvision's ResNets, whose residual branches do not start at zero.
-    start: dict[str, Any] = {"zero_init_last": False} if timm.models.is_model_in_modules(name, ["resnet"]) else {}
+    start: dict[str, Any] = {"zero_init_last": False} if is_resnet(name) else {}
     try:
         network: nn.Module = timm.create_model(name, pretrained=False, num_classes=0, **asked, **start)
     except (AssertionError, RuntimeError, TypeError, ValueError) as error:

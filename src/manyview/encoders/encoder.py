@@ -15,7 +15,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from manyview import bounds, counter, distributed
 from manyview.bounds import AtLeastOne
 from manyview.encoders.backbones import Norm, Stem, build_backbone, feature_width
-from manyview.encoders.norms import SyncBatchNorm
+from manyview.encoders.norms import FixedBatchNorm, SyncBatchNorm
 from manyview.encoders.towers import Towers
 from manyview.errors import UserError
 from manyview.fields import FIELDS, IMAGE
@@ -35,8 +35,9 @@ class EncoderConfig:
     stem: Stem = "standard"
     """First layers of a ResNet. `small`: one 3×3 convolution without stride or pooling, for images of 32-64 px."""
     norm: Norm = "batch"
-    """`batch`: batch normalisation, in each process by itself. `sync`: batch normalisation over all processes. `group`:
-    group normalisation, which does not depend on the other samples of the batch."""
+    """`batch`: batch normalisation, in each process by itself. `sync`: batch normalisation over all processes. `fixed`:
+    batch normalisation by the statistics of --init, for small batches. `group`: group normalisation, which does not
+    depend on the other samples of the batch either."""
     bn_splits: Annotated[int, AtLeastOne] = 1
     """Batch normalisation splits each batch into N parts with their own statistics, as N devices would. This gives
     Shuffle-BN on one device."""
@@ -115,7 +116,8 @@ class Momentum(nn.Module):
         self.momentum, self.passes = momentum, passes
         self.encoder = copy.deepcopy(encoder).requires_grad_(False)
         self._own_statistics = any(
-            isinstance(layer, _BatchNorm) and not isinstance(layer, SyncBatchNorm) for layer in encoder.modules()
+            isinstance(layer, _BatchNorm) and not isinstance(layer, SyncBatchNorm | FixedBatchNorm)
+            for layer in encoder.modules()
         )
 
     @torch.no_grad()
@@ -175,8 +177,10 @@ def _each(x: Any, function: Callable[[Tensor], Tensor]) -> Any:
 
 
 def build_encoder(config: EncoderConfig, *, image_size: int | None = None, in_channels: int = 3) -> Encoder:
-    """An encoder with random weights. With `image_size`, one such image is passed through the backbone as a test."""
+    """An encoder with random weights. With `image_size`, one such image is passed through the backbone as a test.
+    Networks of views have the channels of these, whatever `in_channels` the images have."""
     bounds.check(config)
+    in_channels = in_channels if config.split is None else 3
     backbone = build_backbone(
         config.backbone,
         stem=config.stem,

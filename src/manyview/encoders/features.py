@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from manyview.encoders.backbones import Norm, Stem, feature_width, takes_any_size
+from manyview.encoders.backbones import Norm, Stem, feature_width, once_trained, takes_any_size
 from manyview.encoders.encoder import Encoder
 from manyview.encoders.layers import find_layers, layer_features, layer_maps
+from manyview.encoders.preparation import Picture, prepared
 from manyview.encoders.towers import Towers
 from manyview.errors import UserError
 from manyview.fields import FIELDS, IMAGE
@@ -70,9 +71,13 @@ class FeatureEncoder(nn.Module):
         self.register_buffer("std", weight.new_tensor(card.std).view(-1, 1, 1), persistent=False)
 
     def forward(self, samples: Tensor | Mapping[str, Tensor]) -> Tensor:
-        """Images (N, C, H, W), uint8 or float in [0, 1], to features (N, F) in float32. Other fields come as they are
-        stored, or as floats: depth in metres, normals in [-1, 1]; NaN is unknown."""
-        found = self.backbone(self._normalised(samples))
+        """Images (N, C, H, W), uint8, uint16 or float in [0, 1], to features (N, F) in float32. Other fields come as
+        they are stored, or as floats: depth in metres, normals in [-1, 1]; NaN is unknown."""
+        return self.of_values(self._checked(samples))
+
+    def of_values(self, fields: Mapping[str, Tensor]) -> Tensor:
+        """The same of floats by name, as they come: without the checks, which a traced graph could not keep."""
+        found = self.backbone(self._normalised(fields))
         return at_least_float32(torch.cat(list(found.values()), 1) if isinstance(found, dict) else found)
 
     def layers(
@@ -83,7 +88,7 @@ class FeatureEncoder(nn.Module):
         keep: Callable[[Tensor], Tensor] = torch.clone,
     ) -> dict[str, Tensor]:
         """Outputs of the named layers of the backbone for such samples: see `layer_features`."""
-        x, backbone = self._normalised(samples), self.backbone
+        x, backbone = self._normalised(self._checked(samples)), self.backbone
         if isinstance(backbone, Towers):
             found = backbone.layers(x, names, keep)
         else:
@@ -100,7 +105,7 @@ class FeatureEncoder(nn.Module):
     def maps(self, samples: Tensor | Mapping[str, Tensor], names: Iterable[str]) -> dict[str, Tensor]:
         """Feature maps (N, c, h, w) of the named layers, for dense tasks; those of a transformer are its patches. Where
         each view has a network, the view's name stands before the layer's: `L.layer4`."""
-        x, backbone = self._normalised(samples), self.backbone
+        x, backbone = self._normalised(self._checked(samples)), self.backbone
         if not isinstance(backbone, Towers):
             return layer_maps(backbone, x, names)
         names, by_view = list(names), dict[str, list[str]]()
@@ -121,8 +126,8 @@ class FeatureEncoder(nn.Module):
             maps = copy.deepcopy(self).eval().maps(blank, names)
         return {name: MapShape(each.shape[1], side / each.shape[2]) for name, each in maps.items()}
 
-    def _normalised(self, samples: Tensor | Mapping[str, Tensor]) -> Any:
-        """Images of a plain backbone, fields by name of towers."""
+    def _checked(self, samples: Tensor | Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The values of the fields that are needed."""
         needed = self.card.fields
         if isinstance(samples, Tensor):
             if needed != (IMAGE,):
@@ -130,7 +135,11 @@ class FeatureEncoder(nn.Module):
             samples = {IMAGE: samples}
         if absent := [name for name in needed if name not in samples]:
             raise ValueError(f"this encoder needs {', '.join(needed)}: {', '.join(absent)} is not given")
-        x = {name: self._values(name, samples[name]) for name in needed}
+        return {name: self._values(name, samples[name]) for name in needed}
+
+    def _normalised(self, fields: Mapping[str, Tensor]) -> Any:
+        """Images of a plain backbone, fields by name of towers."""
+        x = dict(fields)
         if IMAGE in x:
             x[IMAGE] = (x[IMAGE] - self.mean) / self.std
         return x if isinstance(self.backbone, Towers) else x[IMAGE]
@@ -149,7 +158,8 @@ class FeatureEncoder(nn.Module):
             raise ValueError(
                 f"{self.card.backbone} takes images of {side}×{side}, not {tuple(images.shape[2:])}: resize them"
             )
-        if images.dtype == FIELDS[name].dtype or not images.numel():
+        deep = FIELDS[name].coloured and images.dtype == torch.uint16
+        if deep or images.dtype == FIELDS[name].dtype or not images.numel():
             return
         if not images.is_floating_point():
             raise TypeError(f"{name}s must be {FIELDS[name].dtype} or float, not {images.dtype}")
@@ -191,6 +201,12 @@ class FrozenEncoder(FeatureEncoder):
         part = towers.only(views)
         return FrozenEncoder(part, replace(self.card, split=",".join(view.word for view in part.named.values())))
 
+    def forward(self, samples: Tensor | Mapping[str, Tensor] | Picture | Sequence[Picture]) -> Tensor:
+        """As of any encoder; also of PIL images and of arrays (H, W, C), one or a list: see `prepared`."""
+        if not isinstance(samples, Tensor | Mapping):
+            samples = prepared(samples, self.image_size, self.card.in_channels).to(self.mean.device)
+        return super().forward(samples)
+
     def train(self, mode: bool = True) -> "FrozenEncoder":
         return super().train(False)
 
@@ -212,6 +228,5 @@ def card_of(encoder: Encoder, image_size: int, mean: Sequence[float], std: Seque
     if not len(mean) == len(std) == encoder.in_channels:
         raise ValueError(f"an encoder of {encoder.in_channels} channels needs as many means and deviations")
     config = encoder.config
-    norm: Norm = "batch" if config.norm == "sync" else config.norm  # frozen they are the same
     means, deviations = tuple(map(float, mean)), tuple(map(float, std))
-    return Card(config.backbone, config.stem, norm, image_size, means, deviations, config.split)
+    return Card(config.backbone, config.stem, once_trained(config.norm), image_size, means, deviations, config.split)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from manyview.atomic import replacing
+from manyview.bounds import MOST_CHANNELS
 from manyview.encoders.backbones import is_known
 from manyview.encoders.encoder import Encoder
 from manyview.encoders.features import Card, card_of
@@ -22,7 +23,6 @@ PLAIN, TOWERS = 1, 2  # versions of the files
 # What version 1, which knew nothing but bytes, made of a value: value = factor × number + shift.
 UNITS_1 = {"depth": (8.0, 0.0), "normals": (2.0, -1.0), "segmentation": (2.0, 1.0)}
 LARGEST_IMAGE = 4096
-MOST_CHANNELS = 1024
 
 
 def save_backbone(

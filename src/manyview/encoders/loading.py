@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from manyview import distributed
 from manyview.encoders.backbones import build_backbone
 from manyview.encoders.features import Card, FrozenEncoder, TrainableEncoder
 from manyview.encoders.files import fill
@@ -17,10 +18,14 @@ from manyview.errors import UserError
 
 def load(spec: str | Path) -> FrozenEncoder:
     """The encoder of a run, finished or not, of an encoder file, of timm:NAME, or of a file of another program."""
-    weights = open_weights(spec)
-    if weights.remark:
+    return as_frozen(announced(open_weights(spec)))
+
+
+def announced(weights: Weights) -> Weights:
+    """Tells the user, once for all ranks, what he should know of the weights."""
+    if weights.remark and distributed.rank() == 0:
         print(weights.remark, file=sys.stderr)
-    return as_frozen(weights)
+    return weights
 
 
 def as_frozen(weights: Weights) -> FrozenEncoder:

@@ -98,6 +98,13 @@ class SyncBatchNorm(_LikeBatchNorm):
         return torch.addcmul(shift.view(shape), wide, scale.view(shape)).to(x.dtype)
 
 
+class FixedBatchNorm(_LikeBatchNorm):
+    """Batch normalisation by the statistics that come with trained weights, in training too."""
+
+    def _normalise(self, x: Tensor) -> Tensor:
+        return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
+
+
 def group_norm_like(norm: _BatchNorm) -> nn.GroupNorm:
     """Group normalisation of the same channels, in as many groups (at most 32) as divide them."""
     from timm.layers.norm_act import BatchNormAct2d, GroupNormAct

@@ -4,9 +4,10 @@ import json
 import logging
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from manyview.encoders.backbones import OWN, build_backbone, is_known
+from manyview.encoders.backbones import OWN, build_backbone, is_known, once_trained
 from manyview.encoders.encoder import Encoder
 from manyview.encoders.features import Card
 from manyview.encoders.files import METADATA, by_name, card_in, no_match
@@ -199,10 +200,9 @@ def _recognised(path: Path, tensors: dict[str, Tensor], backbone: str | None) ->
 
     variants = list(_variants(tensors, WRAPPERS))
     for name in COMMON if backbone is None else [backbone]:
-        wanted = _shapes_of(name)
+        settings, wanted = timm.get_pretrained_cfg(name), _shapes_of(name)
         for each in variants:
-            if (bare := _matching(each, wanted)) is not None:
-                settings = timm.get_pretrained_cfg(name)
+            if (bare := _matching(each, wanted, settings.classifier if settings else None)) is not None:
                 card = _timm_card(name, vars(settings) if settings else {**_IMAGENET})
                 return Weights(bare, _as_trained(card, bare), str(path))
     if backbone is None:
@@ -224,14 +224,19 @@ def _variants(tensors: Mapping[str, Tensor], depth: int) -> Iterator[dict[str, T
             yield from _variants(inner, depth - 1)
 
 
+@cache
 def _shapes_of(name: str) -> dict[str, torch.Size]:
     with torch.device("meta"):
         return {key: each.shape for key, each in build_backbone(name).state_dict().items()}
 
 
-def _matching(tensors: Mapping[str, Tensor], wanted: Mapping[str, torch.Size]) -> dict[str, Tensor] | None:
-    """The tensors of the network with these shapes, without a classifier; None if it is another network. Some shapes
+def _matching(
+    tensors: Mapping[str, Tensor], wanted: Mapping[str, torch.Size], classifier: str | Sequence[str] | None
+) -> dict[str, Tensor] | None:
+    """The tensors of the network with these shapes, without its classifier; None if it is another network. Some shapes
     may differ, for they can be adapted."""
+    heads = [classifier] if isinstance(classifier, str) else classifier or ()
+    tensors = {name: each for name, each in tensors.items() if name.rpartition(".")[0] not in heads}
     parts = {name.partition(".")[0] for name in wanted}
     for name, shape in wanted.items():
         if name not in tensors and not name.endswith("num_batches_tracked"):  # which older files lack
@@ -274,10 +279,12 @@ def initialise(encoder: Encoder, weights: Weights) -> None:
     """Puts the weights into the backbone of an encoder, adapted to its image size, its channels and its stem."""
     network, name = encoder.backbone, encoder.config.backbone
     card, config = weights.card, encoder.config
+    if config.split != card.split:
+        seen, asked = (_seen(split) for split in (card.split, config.split))
+        raise UserError(f"--init {weights.name} holds {seen}, not {asked}: give a run with the same --views")
     for flag, here, there in (
         ("--backbone", name, card.backbone),
-        ("--norm", "batch" if config.norm == "sync" else config.norm, card.norm),
-        ("the views", config.split, card.split),
+        ("--norm", once_trained(config.norm), card.norm),
     ):
         if here != there:
             raise UserError(f"--init {weights.name} holds a network with {flag} {there}, not {here}: make both agree")
@@ -297,6 +304,10 @@ def initialise(encoder: Encoder, weights: Weights) -> None:
             raise UserError(f"--init {weights.name} does not fit: {key} {was} and would have to be {tuple(own.shape)}")
         fitted[key] = tensor
     network.load_state_dict(fitted)
+
+
+def _seen(split: str | None) -> str:
+    return "one network for whole images" if split is None else f"one for each view of {split}"
 
 
 def _first(key: str, wanted: Mapping[str, Tensor]) -> bool:

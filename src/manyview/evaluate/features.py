@@ -4,11 +4,10 @@ import hashlib
 import math
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from pathlib import Path
 from typing import TypedDict, Unpack
 
 import numpy as np
@@ -16,14 +15,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from manyview.atomic import replacing
 from manyview.data.loader import Workers, read_ahead, readers
 from manyview.data.source import Source, cache_directory, readable, track
 from manyview.encoders import FrozenEncoder
+from manyview.encoders.preparation import Preparation
 from manyview.errors import UserError
-from manyview.fields import FIELDS, IMAGE, Field
+from manyview.fields import IMAGE
 
-SMALL = 96  # px
 PROBED = 9600  # features of one layer
 IN_MEMORY = 2**30  # bytes
 
@@ -64,34 +62,30 @@ class Pass(TypedDict, total=False):
 
 def extract(encoder: FrozenEncoder, source: Source, **how: Unpack[Pass]) -> Features:
     """Features (on the CPU) of every readable image of `source`."""
-    room = partial(_InMemory, len(source))
-    return _gather(encoder, source, lambda samples: {"": encoder(samples)}, room, **how)[""]
+    [found] = extract_all([encoder], source, **how)
+    return found[""]
 
 
 def extract_layers(
     encoder: FrozenEncoder, source: Source, names: Sequence[str], **how: Unpack[Pass]
 ) -> dict[str, Features]:
-    """The same for several layers in one pass over the images, each reduced by `probe_features`.
+    """The same for several layers in one pass over the images, each reduced by `probe_features`."""
+    [found] = extract_all([encoder], source, names, **how)
+    return found
 
-    If all layers together could exceed a GiB, they are kept in temporary files, which disappear with the features.
+
+def extract_all(
+    encoders: Sequence[FrozenEncoder], source: Source, layers: Sequence[str] = (), **how: Unpack[Pass]
+) -> list[dict[str, Features]]:
+    """Features of several encoders, or of these layers of each, by layer. Every image is read and decoded once, as that
+    often takes longer than the encoders do.
+
+    If all of them together could exceed a GiB, they are kept in temporary files, which disappear with the features.
     """
-    large = 4 * len(source) * PROBED * len(names) > IN_MEMORY
-    room = _OnDisk if large else partial(_InMemory, len(source))
-    return _gather(encoder, source, lambda samples: encoder.layers(samples, names, keep=probe_features), room, **how)
-
-
-def embed(encoder: FrozenEncoder, source: Source, out: str | Path, **how: Unpack[Pass]) -> Features:
-    """Writes an .npz file with `ids`, `embeddings` and, where known, `labels` and `classes`; returns what it wrote."""
-    features = extract(encoder, source, **how)
-    arrays = {
-        "ids": np.array([source.id(number) for number in features.index.tolist()], dtype=np.str_),
-        "embeddings": features.embeddings.numpy(),
-    }
-    if source.labels is not None:
-        arrays |= {"labels": features.labels.numpy(), "classes": np.array(source.classes, dtype=np.str_)}
-    with replacing(Path(out)) as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
-    return features
+    widths = [PROBED * len(layers) if layers else encoder.num_features for encoder in encoders]
+    several = len(encoders) > 1 or len(layers) > 0
+    large = several and 4 * len(source) * sum(widths) > IN_MEMORY
+    return _gather(encoders, source, layers, _OnDisk if large else partial(_InMemory, len(source)), **how)
 
 
 def left_out_before(*sources: Source) -> set[tuple[str, str]]:
@@ -117,54 +111,98 @@ def probe_features(output: Tensor) -> Tensor:
 
 
 def _gather(
-    encoder: FrozenEncoder,
+    encoders: Sequence[FrozenEncoder],
     source: Source,
-    compute: Callable[[dict[str, Tensor]], dict[str, Tensor]],
+    layers: Sequence[str],
     room: Callable[[int], "_InMemory | _OnDisk"],
     *,
     batch_size: int = 256,
     workers: Workers = 0,
     device: torch.device | str | None = None,
     progress: bool = False,
-) -> dict[str, Features]:
-    """What `compute` makes of the samples, by name; `room` is asked for a place of so many columns for each."""
-    if batch_size < 1:
-        raise UserError(f"batch size {batch_size} holds no image: use --images-per-pass 256")
-    encoder.to(device)
-    source, channels = source.select(encoder.card.fields), encoder.card.in_channels
-    if channels != FIELDS[IMAGE].channels:
-        raise UserError(f"this encoder takes {channels} channels, not the 3 of {source.name}'s images")
-    prepare = Preparation(source.size, encoder.image_size)
-    parts = torch.split(torch.arange(len(source)), batch_size)
-    # The workers are forked here, before the progress bar has a thread.
-    batches = read_ahead(_Read(source, prepare), parts, readers(source, workers))
+) -> list[dict[str, Features]]:
+    """`room` is asked for a place of so many columns for each layer of each encoder."""
+    numbers = in_batches(source, batch_size)
     kept: list[Tensor] = []
-    caches: dict[str, _InMemory | _OnDisk] = {}
-    with frozen(encoder), torch.no_grad():
-        for fields, index in track(batches, f"features of {source.name}", len(parts), show=progress):
-            if len(index) == 0:
-                continue
-            samples = {name: field.to(encoder.mean.device) for name, field in fields.items()}
-            for name, each in compute(samples).items():
-                rows = each.float().cpu()
-                if not rows.isfinite().all():
-                    raise UserError(
-                        f"the encoder gives features that are not finite on {source.name}: was its training stable?"
-                    )
-                if name not in caches:
-                    caches[name] = room(rows.shape[1])
-                caches[name].add(rows)
+    caches: list[dict[str, _InMemory | _OnDisk]] = [{} for _ in encoders]
+    with ExitStack() as stack:
+        for encoder in encoders:
+            stack.enter_context(frozen(encoder.to(device)))
+        for index, found in computed(encoders, source, numbers, layers, workers=workers, progress=progress):
+            for cache, each in zip(caches, found, strict=True):
+                for name, rows in each.items():
+                    if name not in cache:
+                        cache[name] = room(rows.shape[1])
+                    cache[name].add(rows)
             kept.append(index)
-    if not kept:
-        raise UserError(f"not one of the {len(source)} images of {source.name} can be read: check the files")
     index = torch.cat(kept)
+    if not len(index):
+        raise none_readable(source)
     labels = torch.full((len(index),), -1) if source.labels is None else source.labels[index]
     groups = None if source.groups is None else source.groups[index]
     lost = torch.ones(len(source), dtype=torch.bool).index_fill(0, index, False).nonzero()[:, 0]
-    return {
-        name: Features(rows.tensor(), labels, index, tuple(lost.tolist()), str(prepare), groups)
-        for name, rows in caches.items()
-    }
+    prepared = [str(Preparation(source.size, encoder.image_size)) for encoder in encoders]
+    return [
+        {
+            name: Features(rows.tensor(), labels, index, tuple(lost.tolist()), words, groups)
+            for name, rows in cache.items()
+        }
+        for cache, words in zip(caches, prepared, strict=True)
+    ]
+
+
+def in_batches(source: Source, batch_size: int) -> Sequence[Tensor]:
+    """The numbers of the samples that the encoder gets at once."""
+    if batch_size < 1:
+        raise UserError(f"batch size {batch_size} holds no image: use --images-per-pass 256")
+    return torch.split(torch.arange(len(source)), batch_size)
+
+
+def computed(
+    encoders: Sequence[FrozenEncoder],
+    source: Source,
+    numbers: Sequence[Tensor],
+    layers: Sequence[str] = (),
+    *,
+    workers: Workers = 0,
+    progress: bool = False,
+) -> Iterator[tuple[Tensor, list[dict[str, Tensor]]]]:
+    """For each batch of `numbers` those that can be read (n,), and what each encoder makes of these samples, by layer,
+    as float32 (n, F) on the CPU; nothing where none can."""
+    source = source.select(dict.fromkeys(name for encoder in encoders for name in encoder.card.fields))
+    for encoder in encoders:
+        check_channels(encoder, source)
+    sizes = {encoder.image_size: Preparation(source.size, encoder.image_size) for encoder in encoders}
+    # The workers are forked here, before the progress bar has a thread.
+    batches = read_ahead(_Read(source, tuple(sizes.values())), numbers, readers(source, workers))
+    for prepared, index in track(batches, f"features of {source.name}", len(numbers), show=progress):
+        found = [_rows(encoder, prepared[encoder.image_size], layers) if len(index) else {} for encoder in encoders]
+        if not all(rows.isfinite().all() for each in found for rows in each.values()):
+            raise UserError(
+                f"the encoder gives features that are not finite on {source.name}: was its training stable?"
+            )
+        yield index, found
+
+
+@torch.no_grad()
+def _rows(encoder: FrozenEncoder, fields: Mapping[str, Tensor], layers: Sequence[str]) -> dict[str, Tensor]:
+    """Features (n, F) by layer."""
+    samples = {name: each.to(encoder.mean.device) for name, each in fields.items()}
+    found = encoder.layers(samples, layers, keep=probe_features) if layers else {"": encoder(samples)}
+    return {name: each.float().cpu() for name, each in found.items()}
+
+
+def check_channels(encoder: FrozenEncoder, source: Source) -> None:
+    """Whether the encoder takes such images."""
+    channels = encoder.card.in_channels
+    if IMAGE in encoder.card.fields and channels != source.pixels.channels:
+        raise UserError(
+            f"this encoder takes {channels} channels, not the {source.pixels.channels} of {source.name}'s images"
+        )
+
+
+def none_readable(source: Source) -> UserError:
+    return UserError(f"not one of the {len(source)} images of {source.name} can be read: check the files")
 
 
 class _InMemory:
@@ -205,65 +243,25 @@ class _OnDisk:
 
 
 @dataclass(frozen=True)
-class Preparation:
-    """How images of a source whose images are `stored` high and wide (None: various) become size×size."""
-
-    stored: tuple[int, int] | None
-    size: int
-
-    @property
-    def whole(self) -> bool:
-        """Small squares show one object from edge to edge: nothing is cropped away."""
-        return self.stored is not None and self.stored[0] == self.stored[1] <= SMALL
-
-    @property
-    def shorter(self) -> int:
-        return round(self.size * 8 / 7)  # 256 for 224
-
-    def __str__(self) -> str:
-        target = f"{self.size}×{self.size}"
-        if self.stored == (self.size, self.size):
-            return f"{target} as stored"
-        if self.stored is not None and self.whole:
-            return f"resized from {self.stored[0]}×{self.stored[1]} to {target}"
-        words = f"shorter side resized to {self.shorter}, centre crop {target}"
-        return words if self.stored else f"{words} ({target} as stored)"
-
-    def __call__(self, fields: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Fields (N, c, H, W) -> (N, c, size, size), of the same types."""
-        return {name: self._prepared(images, FIELDS[name]) for name, images in fields.items()}
-
-    def _prepared(self, images: Tensor, field: Field) -> Tensor:
-        height, width = images.shape[-2:]
-        if self.whole or (height, width) == (self.size, self.size):
-            return field.resized(images, (self.size, self.size))
-        # Only the middle is kept, and a thin strip enlarged fills the memory.
-        images = _centre(images, min(height, 4 * width), min(width, 4 * height))
-        height, width = (int(self.shorter * side / min(images.shape[-2:])) for side in images.shape[-2:])
-        return _centre(field.resized(images, (height, width)), self.size, self.size)
-
-
-def _centre(images: Tensor, height: int, width: int) -> Tensor:
-    top, left = (round((had - kept) / 2) for had, kept in zip(images.shape[-2:], (height, width), strict=True))
-    return images[..., top : top + height, left : left + width]
-
-
-@dataclass(frozen=True)
 class _Read:
     source: Source
-    prepare: Preparation
+    preparations: tuple[Preparation, ...]
 
-    def __call__(self, index: Tensor) -> tuple[dict[str, Tensor], Tensor]:
-        """Fields (n, c, size, size) of those of the samples (N,) that can be read, and their numbers (n,)."""
+    def __call__(self, index: Tensor) -> tuple[dict[int, dict[str, Tensor]], Tensor]:
+        """By size the fields (n, c, size, size) of those of the samples (N,) that can be read, and their numbers."""
         if self.source.size is not None:
-            return self.prepare(self.source.batch(index)), index
+            fields = self.source.batch(index)
+            return {each.size: each(fields) for each in self.preparations}, index
         samples = {
-            number: self.prepare({name: field[None] for name, field in fields.items()})
+            number: [each({name: field[None] for name, field in fields.items()}) for each in self.preparations]
             for number, fields in readable(self.source, index.tolist())
         }
         names = self.source.selected if samples else ()
-        fields = {name: torch.cat([sample[name] for sample in samples.values()]) for name in names}
-        return fields, torch.tensor(list(samples), dtype=torch.int64)
+        prepared = {
+            each.size: {name: torch.cat([sample[place][name] for sample in samples.values()]) for name in names}
+            for place, each in enumerate(self.preparations)
+        }
+        return prepared, torch.tensor(list(samples), dtype=torch.int64)
 
 
 @contextmanager

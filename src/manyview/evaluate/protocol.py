@@ -2,7 +2,7 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
@@ -10,7 +10,7 @@ from manyview import bounds
 from manyview.data.loader import Workers
 from manyview.data.source import Source
 from manyview.encoders import FrozenEncoder
-from manyview.evaluate.features import Features, Pass, extract, extract_layers
+from manyview.evaluate.features import Features, Pass, extract_all
 from manyview.evaluate.result import Result
 from manyview.evaluate.split import Split
 
@@ -28,6 +28,8 @@ class Reading:
     """All layers that are asked for: one pass over the images serves them all."""
     layer: str | None = None
     """The layer that is evaluated; None: the features of the encoder."""
+    encoders: Sequence[FrozenEncoder] = ()
+    """All encoders that are asked for: one pass over the images serves them all too."""
     kept: dict[tuple[object, ...], dict[str, Features]] = field(default_factory=dict, repr=False)
     """Features of one encoder and one source, by layer."""
 
@@ -42,13 +44,25 @@ class Reading:
         return train, test
 
     def _all(self, encoder: FrozenEncoder, source: Source) -> dict[str, Features]:
-        if (encoder, source) not in self.kept:
-            self.kept[encoder, source] = (
-                extract_layers(encoder, source, self.layers, **self.how)
-                if self.layers
-                else {"": extract(encoder, source, **self.how)}
-            )
-        return self.kept[encoder, source]
+        return self.shared(encoder, (source,), lambda all: extract_all(all, source, self.layers, **self.how))
+
+    def shared(
+        self,
+        encoder: FrozenEncoder,
+        what: tuple[object, ...],
+        make: Callable[[Sequence[FrozenEncoder]], list[dict[str, Features]]],
+    ) -> dict[str, Features]:
+        """What `make` gives of this encoder; it is asked once, for all encoders."""
+        if (encoder, *what) not in self.kept:
+            encoders = self.encoders or [encoder]
+            found = zip(encoders, make(encoders), strict=True)
+            self.kept.update({(each, *what): features for each, features in found})
+        return self.kept[encoder, *what]
+
+    def forget(self, encoder: FrozenEncoder) -> None:
+        """Its features, when it is done: they may be large."""
+        for key in [key for key in self.kept if key[0] is encoder]:
+            del self.kept[key]
 
 
 @dataclass(frozen=True)
@@ -59,6 +73,9 @@ class Protocol(ABC):
     title: ClassVar[str]
     takes_layers: ClassVar[bool] = False
     """Whether it can evaluate any layer of the backbone."""
+    cheap: ClassVar[bool] = False
+    """Whether baselines cost little beside the encoder that is evaluated: then they are by default."""
+    needs_labels: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         bounds.check(self)
@@ -78,6 +95,7 @@ class FeatureProtocol(Protocol):
     """A protocol on the cached features of every image."""
 
     takes_layers = True
+    cheap = True
 
     def run(self, encoder: FrozenEncoder, split: Split, reading: Reading) -> Result:
         return self.score(*reading.features(encoder, split), seed=reading.seed, progress=reading.progress)

@@ -25,7 +25,7 @@ class Record:
     settings: Mapping[str, Any]
     """All fields of the protocol, as JSON holds them."""
     encoder: str
-    """`trained` or `random`."""
+    """`trained`, `random`, `pixels`, `start`, or the name of other weights."""
     data: str
     test_data: str
     result: Result

@@ -1,5 +1,6 @@
-"""Evaluates the encoder of a run, and the same network with random weights as a baseline."""
+"""Evaluates the encoder of a run beside others: random weights, raw pixels, where it started, and any other weights."""
 
+import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -11,14 +12,18 @@ from rich.text import Text
 
 from manyview.data.fieldfiles import KINECT_MM, Camera
 from manyview.data.loader import Workers
-from manyview.encoders import FrozenEncoder, load, random_like
-from manyview.errors import UserError
+from manyview.encoders import FrozenEncoder, Towers, as_frozen, load, open_weights, random_like
+from manyview.errors import UserError, naming
 from manyview.evaluate import described, find
 from manyview.evaluate.features import left_out_before
+from manyview.evaluate.pixels import NAME as PIXELS
+from manyview.evaluate.pixels import SIDE, pixels_for
 from manyview.evaluate.protocol import Protocol, Reading
 from manyview.evaluate.records import Record, add_record
-from manyview.evaluate.split import camera_of, splits
+from manyview.evaluate.split import camera_of, splits, unlabelled
+from manyview.run.files import START
 
+TRAINED = "trained"
 COUNTS = {"train_samples": "train", "test_samples": "test", "classes": "classes"}  # facts that have a column
 
 
@@ -31,6 +36,7 @@ def evaluate(
     layers: Sequence[str] = (),
     views: Sequence[str] = (),
     random: bool = True,
+    against: Sequence[str] = (),
     seed: int = 0,
     batch_size: int = 256,
     workers: Workers = 0,
@@ -38,35 +44,37 @@ def evaluate(
     progress: bool = True,
     camera: Camera | None = None,
 ) -> list[Record]:
-    """One record for the random encoder (unless `random` is False) and one for the trained one; with `layers`, of the
-    protocols that cache features, one for each layer of each. `views` takes of an encoder with a network for each view
-    only some. Protocols that cache features share one pass over the data, whose time the first of them has in its
-    seconds.
+    """One record for the random encoder (unless `random` is False), for each that it is compared `against`, and for the
+    trained one; with `layers`, of the protocols that cache features, one for each layer of each. `views` takes of an
+    encoder with a network for each view only some. Protocols and encoders share one pass over the data where features
+    are cached, whose time the first of them has in its seconds.
 
-    `run` is a run directory, which keeps the records in its evaluations.json, an encoder file, or an encoder. A
-    `device` moves the encoder there. `batch_size` is the number of images that it gets at once; the batches of a
-    classifier's training belong to its protocol. `camera` measured depth in files: that of a run directory, or Kinect's
-    in millimetres, unless given.
+    `run` is a run directory, which keeps the records in its evaluations.json, other weights that `encoders.load` knows,
+    or an encoder; `against` names such weights, or `pixels`, or `start`, from which the run began. A `device` moves the
+    encoders there. `batch_size` is the number of images that they get at once; the batches of a classifier's training
+    belong to its protocol. `camera` measured depth in files: that of a run directory, or Kinect's in millimetres.
     """
-    trained = run if isinstance(run, FrozenEncoder) else load(run)
-    if views:
-        trained = trained.only(views)
     protocols = protocol if isinstance(protocol, Sequence) else [protocol]
     for each in protocols:
         if layers and not each.takes_layers:
             others = ", ".join(name for name in described() if find(name).takes_layers)
             raise UserError(f"--layer {','.join(layers)}: {each.name} has no layers; take one of {others}")
-    trained.check_layers(layers)  # a wrong name is said before the images are read
+    trained = run if isinstance(run, FrozenEncoder) else load(run)
+    home = None if isinstance(run, FrozenEncoder) else Path(run).expanduser()
+    encoders = {**_others(trained, home, [*["random"] * random, *against], seed), TRAINED: trained}
+    encoders = {name: _part(name, encoder, views, layers) for name, encoder in encoders.items()}
     if camera is None:
-        camera = KINECT_MM if isinstance(run, FrozenEncoder) else camera_of(Path(run))
-    split = splits(data, test_data, camera=camera)
+        camera = KINECT_MM if home is None else camera_of(home)
+    labelled = any(each.needs_labels for each in protocols)
+    camera = replace(camera, channels=trained.card.in_channels)
+    split = (splits if labelled else unlabelled)(data, test_data, camera=camera)
     lost = len(left_out_before(split.train, split.test))
-    encoders = {"random": random_like(trained, seed)} if random else {}
-    records = []
-    for name, encoder in (encoders | {"trained": trained}).items():
+    for encoder in encoders.values():
         encoder.to(device)
-        reading = Reading(batch_size, workers, seed, progress, layers)
-        start = time.perf_counter()
+    reading = Reading(batch_size, workers, seed, progress, layers, encoders=list(encoders.values()))
+    records = []
+    start = time.perf_counter()
+    for name, encoder in encoders.items():
         asked: Sequence[str | None] = layers or [None]
         for layer in asked:
             for each in protocols:
@@ -82,11 +90,43 @@ def evaluate(
                     views=",".join(views) or None,
                     seconds=round(time.perf_counter() - start, 3),
                 )
-                if not isinstance(run, FrozenEncoder) and Path(run).is_dir():
-                    add_record(run, record)
+                if home is not None and home.is_dir():
+                    add_record(home, record)
                 records.append(record)
                 start = time.perf_counter()
+        reading.forget(encoder)
     return records
+
+
+def _others(trained: FrozenEncoder, home: Path | None, asked: Sequence[str], seed: int) -> dict[str, FrozenEncoder]:
+    """What the trained encoder is compared with, by name."""
+    found = {}
+    for spec in dict.fromkeys(asked):
+        if spec == "random":
+            found[spec] = random_like(trained, seed)
+        elif spec == PIXELS:
+            found[spec] = pixels_for(trained)
+        elif spec == "start":
+            if home is None or not (home / START).is_file():
+                raise UserError(f"--against start: {home} did not begin from given weights (--init): leave it out")
+            found[spec] = load(home / START)
+        else:
+            with naming("--against"):
+                weights = open_weights(spec)
+                found[weights.name] = as_frozen(weights)
+            if weights.remark:
+                print(weights.remark, file=sys.stderr)
+    if TRAINED in found:
+        raise UserError(f"--against {TRAINED}: that is how the first encoder is called: write ./{TRAINED}")
+    return found
+
+
+def _part(name: str, encoder: FrozenEncoder, views: Sequence[str], layers: Sequence[str]) -> FrozenEncoder:
+    """These views of it. A wrong name is said before the images are read."""
+    if views and (name == TRAINED or isinstance(encoder.backbone, Towers)):
+        encoder = encoder.only(views)
+    encoder.check_layers(layers)
+    return encoder
 
 
 def table(records: Iterable[Record]) -> Table:
@@ -117,6 +157,9 @@ def table(records: Iterable[Record]) -> Table:
 def _remarks(record: Record) -> Iterator[str]:
     if record.result.preprocess:
         yield f"images: {record.result.preprocess}"
-    yield f"fitted on {record.data}, tested on {record.test_data}"
+    if record.encoder == PIXELS:
+        yield f"{PIXELS}: the same images, averaged down to at most {SIDE}×{SIDE}, as vectors"
+    fitted = f"fitted on {record.data}, " if "train_samples" in record.result.facts else ""
+    yield f"{fitted}tested on {record.test_data}"
     if record.result.unreadable:
         yield f"{record.result.unreadable:,} unreadable images left out"

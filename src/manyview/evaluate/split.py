@@ -23,6 +23,13 @@ class Split(NamedTuple):
     """Where the test samples come from, as shown to the user."""
 
 
+def unlabelled(data: str, test_data: str | None = None, *, camera: Camera = KINECT_MM) -> Split:
+    """For protocols that need no labels: `test_data`, else the test split of `data`, else all of `data`."""
+    with naming("--data" if test_data is None else "--test-data"):
+        test = open_test(data if test_data is None else test_data, camera=camera)
+    return Split(test, test, test.name)
+
+
 def splits(data: str, test_data: str | None = None, *, camera: Camera = KINECT_MM) -> Split:
     """Tests on `test_data`, else on the test split of `data`, else on a part of `data` that is held out by hash."""
     with naming("--data"):
@@ -36,20 +43,35 @@ def splits(data: str, test_data: str | None = None, *, camera: Camera = KINECT_M
             )
         return Split(train, match_classes(test, train.classes), test.name)
     try:
-        test = _labelled(open_source(data, split="test"), f"--data {data}")
+        test = _labelled(open_source(data, split="test", camera=camera), f"--data {data}")
     except NoTestSplit:
         train, test = holdout(train, HELD_OUT)
         return Split(train, test, f"{HELD_OUT:.0%} held out by hash".replace("%", " %"))
     return Split(train, match_classes(test, train.classes), f"{test.name} (test split)")
 
 
-def camera_of(run: Path, depth_scale: float | None = None, intrinsics: str | None = None) -> Camera:
-    """That of a run directory, unless something else is said: depth means to an encoder what it meant in training."""
+def camera_of(
+    run: str | Path,
+    depth_scale: float | None = None,
+    intrinsics: str | None = None,
+    value_range: tuple[float, float] | None = None,
+) -> Camera:
+    """That of a run directory, unless something else is said: depth and brightness mean to an encoder what they meant
+    in training. Of other weights what is said, and Kinect's."""
+    run = Path(run).expanduser()
     try:
-        data = read_config(run)["config"]["data"] if (run / CONFIG).exists() else {}
+        facts = read_config(run) if (run / CONFIG).exists() else {}
+        # The folders of timm have a config.json, too.
+        data = facts["config"]["data"] if facts and "architecture" not in facts else {}
         scale, numbers = data.get("depth_scale", KINECT_MM.depth_scale), data.get("intrinsics")
-        return Camera(scale if depth_scale is None else depth_scale, numbers if intrinsics is None else intrinsics)
-    except (AttributeError, KeyError, TypeError) as error:
+        values = data.get("value_range") if value_range is None else value_range
+        return Camera(
+            scale if depth_scale is None else depth_scale,
+            numbers if intrinsics is None else intrinsics,
+            data.get("channels", KINECT_MM.channels),
+            None if values is None else (float(values[0]), float(values[1])),
+        )
+    except (AttributeError, KeyError, LookupError, TypeError, ValueError) as error:
         raise UserError(f"{run / CONFIG} does not say how depth was measured: restore it from a backup") from error
 
 
@@ -74,7 +96,7 @@ def match_classes(test: Source, classes: tuple[str, ...]) -> Source:
 def open_test(data: str, *, camera: Camera = KINECT_MM) -> Source:
     """The test split of a set that has one, and all samples of a set that has none."""
     try:
-        return open_source(data, split="test")
+        return open_source(data, split="test", camera=camera)
     except NoTestSplit:
         return open_source(data, camera=camera)
 
@@ -82,7 +104,7 @@ def open_test(data: str, *, camera: Camera = KINECT_MM) -> Source:
 def _labelled(source: Source, flag: str) -> Source:
     if source.labels is None:
         raise UserError(
-            f"{flag} has no labels to evaluate with: labels come from the first directory level, "
-            "so arrange the images as CLASS/image.jpg"
+            f"{flag} has no labels to evaluate with: they come from the first directory level (CLASS/image.jpg), or "
+            "from the column label of parquet files; or take `manyview evaluate recognise`, which needs none"
         )
     return source

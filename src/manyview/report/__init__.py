@@ -4,7 +4,7 @@ from pathlib import Path
 
 from manyview.atomic import replacing
 from manyview.diagnose.facts import Facts, read_facts
-from manyview.diagnose.rules import judge
+from manyview.diagnose.rules import ruled
 from manyview.report import gallery
 from manyview.report.configuration import commands, configuration, environment, unreadable
 from manyview.report.evaluation import evaluation
@@ -34,10 +34,11 @@ def write_report(
 
 def _page(facts: Facts, pictures: Pictures | None, missing: str | None, versus: Versus | None) -> str:
     """Its sections and their order."""
-    gone = "the data was not available when this page was written"
-    missing = missing or (gone if facts.finished else "the run is not finished")
+    if missing is None and pictures is not None:
+        missing = "a single view has nothing to be compared with" if pictures.pool else "no encoder has been saved yet"
+    missing = missing or "the data was not available when this page was written"
     sections = [
-        ("diagnosis", "Diagnosis", finding_list(judge(facts), "There is nothing to judge yet.")),
+        ("diagnosis", "Diagnosis", finding_list(ruled(facts), "There is nothing to judge yet.")),
         ("training", "Training", training(facts)),
         ("evaluation", "Evaluation", evaluation(facts)),
         ("views", "Sample views", gallery.views(pictures, missing)),

@@ -63,8 +63,8 @@ def environment(facts: Facts) -> Markup:
 def commands(facts: Facts) -> Markup:
     run = shlex.quote(str(facts.path))
     shell = [
-        facts.command("evaluate knn"),
-        facts.command("evaluate linear"),
+        facts.evaluation,
+        *[facts.command("evaluate linear")] * facts.labelled,
         f"{facts.command('embed')} --out features.npz",
         f"manyview export {run} --format {_format(facts)} --out exported.safetensors",
     ]

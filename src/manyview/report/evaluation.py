@@ -4,6 +4,8 @@ from collections.abc import Iterable
 
 from manyview.diagnose.facts import Comparison, Facts
 from manyview.diagnose.words import measured, spelled
+from manyview.evaluate.pixels import NAME as PIXELS
+from manyview.evaluate.pixels import SIDE
 from manyview.evaluate.result import Metric
 from manyview.report.html import Markup, join, note, table, tag
 from manyview.report.plots import layer_plot
@@ -18,9 +20,9 @@ _COUNTS = {
 
 
 def not_evaluated(facts: Facts) -> list[str]:
-    if not facts.finished:
-        return ["Not evaluated yet. The encoder is written at the end of the run."]
-    return ["Not evaluated yet. To evaluate it: ", tag("code", facts.command("evaluate knn"))]
+    if not (facts.finished or facts.metrics):
+        return ["Not evaluated yet. The run has not begun."]
+    return ["Not evaluated yet. To evaluate it: ", tag("code", facts.evaluation)]
 
 
 def evaluation(facts: Facts) -> Markup:
@@ -97,6 +99,7 @@ def _conditions(comparison: Comparison, order: list[str], *, settings: bool = Fa
         f"Preprocessing: {result.preprocess}." if result.preprocess else "",
         "" if fitted is None else f"On the training images: {measured(result.main, fitted)} ({order[0]} encoder).",
         f"Settings: {used}." if used else "",
+        f"Raw pixels are those images, averaged down to at most {SIDE}×{SIDE}." if PIXELS in order else "",
     ]
     return note(" ".join(sentence for sentence in sentences if sentence))
 

@@ -20,7 +20,7 @@ from manyview.diagnose.embeddings import (
 )
 from manyview.encoders import FrozenEncoder
 from manyview.evaluate.features import extract
-from manyview.fields import FIELDS, IMAGE
+from manyview.fields import FIELDS, IMAGE, eight_bits
 from manyview.views import Augment
 
 _TAG = 0x7265706F7274  # keeps the choice of samples apart from other uses of the seed
@@ -128,7 +128,7 @@ def shuffled(source: Source, seed: int) -> Tensor:
 
 def _sample(source: Source, number: int, sample: Mapping[str, Tensor]) -> Sample:
     label = None if source.labels is None else source.classes[int(source.labels[number])]
-    return Sample(source.id(number), thumbnail(sample[IMAGE]), label)
+    return Sample(source.id(number), thumbnail(FIELDS[IMAGE].show(eight_bits(sample[IMAGE]))), label)
 
 
 def _sample_views(source: Source, augment: Augment, number: int, sample: Mapping[str, Tensor]) -> SampleViews:

@@ -3,8 +3,9 @@
 import shlex
 
 from manyview.diagnose.facts import Comparison, Facts
-from manyview.diagnose.rules import Finding
-from manyview.diagnose.words import duration, measured, percent, signed, with_interval
+from manyview.diagnose.finding import Finding
+from manyview.diagnose.verdict import verdict, whole
+from manyview.diagnose.words import duration, measured, percent
 from manyview.evaluate.records import number
 from manyview.methods import described, find
 from manyview.report.evaluation import not_evaluated
@@ -37,40 +38,21 @@ def header(facts: Facts, links: Markup) -> Markup:
         "header",
         tag("h1", title(facts)),
         tag("p", " · ".join(part for part in line if part), class_="soft"),
-        tag("p", *_verdict(facts), class_="verdict"),
+        _verdict(facts),
         unfinished,
         tag("div", *_figures(facts), class_="figures"),
         links,
     )
 
 
-def _verdict(facts: Facts) -> list[str]:
-    shown = _shown(facts) or [each for each in reversed(facts.comparisons) if each.metric("trained")]
-    if not shown:
-        return not_evaluated(facts)
-    comparison = shown[0]
-    trained, random = comparison.metric("trained"), comparison.metric("random")
-    assert trained is not None
-    place = "" if comparison.layer is None else f", {comparison.layer}"
-    text = f"{comparison.title} on {comparison.shared.data}{place}: {comparison.headline} {with_interval(trained)}. "
-    if random is None:
-        return [f"{text}The random encoder was not evaluated."]
-    difference = signed(trained.difference(random.value))
-    return [f"{text}Random encoder: {with_interval(random)}. Difference: ", tag("strong", difference), "."]
-
-
-def _shown(facts: Facts) -> list[Comparison]:
-    """The newest of each protocol on the whole encoder, with default settings where there is one; kNN comes first."""
-    best: dict[str, Comparison] = {}
-    for each in facts.comparisons:
-        if each.layer is None and each.metric("trained") is not None:
-            name = each.shared.protocol
-            best[name] = min(each, best.get(name, each), key=lambda found: len(found.shared.special))
-    return sorted(best.values(), key=lambda each: each.shared.protocol != "knn")
+def _verdict(facts: Facts) -> Markup:
+    """The answers to the main question; before there is any, what is missing."""
+    answers = verdict(facts)
+    return _list(answers) if answers else tag("p", *not_evaluated(facts), class_="verdict")
 
 
 def _figures(facts: Facts) -> list[Markup]:
-    figures = [_headline(comparison) for comparison in _shown(facts)[:_MOST_RESULTS]]
+    figures = [_headline(comparison) for comparison in whole(facts)[:_MOST_RESULTS]]
     during = facts.series("knn")
     if not figures and during[1]:
         figures.append(_figure("kNN during training", percent(during[1][-1]), f"at step {during[0][-1]:,.0f}"))
@@ -107,7 +89,11 @@ def finding_list(findings: list[Finding], nothing: str) -> Markup:
     if not findings:
         return tag("p", nothing, class_="soft")
     text = "These are rules of thumb. A warning may be what you intended."
-    return join(note(text), tag("ul", *map(_finding, findings), class_="findings"))
+    return join(note(text), _list(findings))
+
+
+def _list(findings: list[Finding]) -> Markup:
+    return tag("ul", *map(_finding, findings), class_="findings")
 
 
 def _finding(finding: Finding) -> Markup:

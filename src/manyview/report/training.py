@@ -3,7 +3,7 @@
 import math
 
 from manyview.diagnose.facts import Facts
-from manyview.diagnose.words import chance_level, spelled
+from manyview.diagnose.words import chance_level, look, spelled
 from manyview.evaluate.records import number
 from manyview.report.html import Markup, join, note, tag
 from manyview.report.plots import RANDOM, line_plot
@@ -13,6 +13,11 @@ _DIAGNOSTICS = {
     "spread": "Spread of the positive similarities",
     "lam": "λ, weight of the covariance",
     "information": "Lower bound on the mutual information of the views (nats)",
+}
+_LOOKS = {
+    "knn": "kNN top-1 during training",
+    "recognised": "Share of views recognised",
+    "feature_rank": "Effective rank of the features",
 }
 _CONTRAST = {
     "entropy": "Conditional entropy of the negative weights",
@@ -30,15 +35,35 @@ def training(facts: Facts) -> Markup:
     if not facts.metrics:
         return tag("p", "No step has been recorded yet.", class_="soft")
     chance = None if facts.chance is None else (f"chance, {chance_level(facts.chance)}", facts.chance.loss)
-    loss, knn = facts.series("loss"), facts.series("knn")
+    loss = facts.series("loss")
     plots = [line_plot("loss", *loss, title="Loss", smoothed=True, log_if_wide=True, reference=chance)]
-    if knn[0]:
-        plots.append(line_plot("knn", *knn, title="kNN top-1 during training", percent=True))
     for key in facts.diagnostics:
         title = _DIAGNOSTICS.get(key, key)
         plots.append(line_plot(f"diagnostic-{len(plots)}", *facts.series(key), title=title, smoothed=True))
     text = "Pale lines: every step. Strong lines: moving average over 2\u202f% of the steps."
-    return join(note(text), _grid(plots), _contrast(facts), tag("h3", "Learning rate and speed"), _grid(_pace(facts)))
+    pace = tag("h3", "Learning rate and speed"), _grid(_pace(facts))
+    return join(note(text), _grid(plots), _looks(facts), _contrast(facts), *pace)
+
+
+def _looks(facts: Facts) -> Markup:
+    """What was seen of the encoder meanwhile, with a line where it started."""
+    shown = {name: title for name, title in _LOOKS.items() if facts.series(name)[0]}
+    if not shown:
+        return Markup()
+    starts = {name: value for name in shown if (value := number(facts.start.get(name))) is not None}
+    plots = [
+        line_plot(
+            name,
+            *facts.series(name),
+            title=title,
+            percent=name != "feature_rank",
+            reference=(f"start, {look(name, starts[name])}", starts[name]) if name in starts else None,
+        )
+        for name, title in shown.items()
+    ]
+    words = f"Dashed lines: the encoder that the run began from, {facts.began_from}. " if starts else ""
+    text = f"{words}A view is recognised when its nearest neighbour among all views is of the same image."
+    return join(tag("h3", "The encoder during training"), note(text), _grid(plots))
 
 
 def _contrast(facts: Facts) -> Markup:

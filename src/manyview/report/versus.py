@@ -15,7 +15,7 @@ from manyview.evaluate.score import bootstrap
 from manyview.report.gallery import neighbour, query, row
 from manyview.report.html import Markup, join, note, table, tag
 from manyview.report.pictures import Neighbourhood, nearest_others, neighbourhood, one_of_each_class, shuffled
-from manyview.run.files import CONFIG, ENCODER
+from manyview.run.files import CONFIG, ENCODER, read_config
 
 
 @dataclass(frozen=True)
@@ -45,21 +45,27 @@ class Versus:
         return self.neighbours / (self.pool - 1)
 
 
-def beside(run: Path, against: Path, source: Source) -> Versus:
-    """The encoder of a run beside that of another run, or of a file, on images of `source`, the data of the first."""
-    if against.resolve() in (run.resolve(), (run / ENCODER).resolve()):
+def beside(run: Path, here: FrozenEncoder, against: str, source: Source) -> Versus:
+    """The encoder `here` of a run beside that of another run, of a file or of timm, on images of `source`, the data of
+    the first."""
+    other = Path(against).expanduser()
+    if other.resolve() in (run.resolve(), (run / ENCODER).resolve()):
         raise UserError(f"--against {against} is the encoder of {run} itself: name another run")
-    here = load(run)
     with naming("--against"):
         there = load(against)
-    first, second = read_facts(run), read_facts(against) if (against / CONFIG).is_file() else None
+    first, second = read_facts(run), read_facts(other) if _is_run(other) else None
     remark = ""
     if second is None:
         remark = "The training data of the second encoder is not known."
     elif first.data.get("fingerprint") != second.data.get("fingerprint"):
         remark = "The images are from the training data of the first encoder. The second was trained on other data."
-    names = _name(first), str(against) if second is None else _name(second)
+    names = _name(first), against if second is None else _name(second)
     return replace(compare(source, here, there, names), remark=remark)
+
+
+def _is_run(path: Path) -> bool:
+    """A folder of another program may have a file of this name too."""
+    return (path / CONFIG).is_file() and "method" in read_config(path)
 
 
 def _name(facts: Facts) -> str:

@@ -28,7 +28,7 @@ from manyview.reproduce.resolved import Resolved, described, differing, of_confi
 from manyview.reproduce.setting import ON_SCENES, Setting
 from manyview.run.build import build_augment
 from manyview.run.device import pick_device
-from manyview.run.files import CHECKPOINTS, ENCODER, PAGE, kept
+from manyview.run.files import CHECKPOINTS, finished, kept
 from manyview.run.flags import open_training, parse_run
 from manyview.run.pretrain import pretrain, report, resume
 from manyview.run.saved import saved_config
@@ -118,13 +118,13 @@ class Training(Job):
 
     def carry_on(self, run: Path, setting: Setting, console: Console) -> None:
         """Starts the run, resumes it where it was interrupted, or leaves it alone when it is done."""
-        done = all((run / name).exists() for name in (ENCODER, PAGE))
+        done = finished(run)
         if not done and not kept(run / CHECKPOINTS):
             shutil.rmtree(run, ignore_errors=True)  # it ended before its first checkpoint
             method = find(self.words[0])
             own = ["--data", setting.train, "--out", str(run), "--device", setting.device]
-            config, source, _ = parse_run(method, [*self.words[1:], *own, "--workers", str(setting.workers)])
-            pretrain(method, config, source, console)
+            config, source, weights, _ = parse_run(method, [*self.words[1:], *own, "--workers", str(setting.workers)])
+            pretrain(method, config, source, console, weights=weights)
             return
         method, config = saved_config(run)
         stored = {name: value for name, (value, _) in of_config(method.name, config).items()}

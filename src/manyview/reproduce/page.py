@@ -13,7 +13,8 @@ from matplotlib.figure import Figure
 
 import manyview
 from manyview.atomic import replacing
-from manyview.diagnose.rules import LEVELS, Finding, findings
+from manyview.diagnose.finding import LEVELS, Finding
+from manyview.diagnose.rules import findings
 from manyview.encoders import load
 from manyview.errors import UserError
 from manyview.report.html import Markup, document, embedded, join, table, tag

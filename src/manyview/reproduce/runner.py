@@ -97,7 +97,7 @@ def perform(
             raise RuntimeError(f"{recipe.name} measured nothing that its results have columns for")
     except Stopped:
         raise
-    except (Exception, SystemExit) as error:  # a parser ends the process for a flag that it does not know
+    except Exception as error:
         plain = isinstance(error, UserError)
         words = str(error) if plain else f"{type(error).__name__}: {error}{TRACEBACK}{reason})"
         reason.write_text(f"{error}\n" if plain else traceback.format_exc(), encoding="utf-8")

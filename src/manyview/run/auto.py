@@ -11,10 +11,10 @@ from manyview import distributed
 from manyview.config import AnyConfig
 from manyview.data import Source
 from manyview.data.loader import processors, readers
-from manyview.encoders import EncoderConfig, build_encoder
+from manyview.encoders import Card, EncoderConfig, build_encoder
 from manyview.errors import UserError
 from manyview.methods.base import Method
-from manyview.run import presets
+from manyview.run import adaptation, pace, presets
 from manyview.run.choices import Choices
 from manyview.run.device import pick_device
 
@@ -29,9 +29,6 @@ FEW = 8 * YOUNG
 SHORT, LONG = 32_000, 400_000  # samples seen in a run without a GPU, if the epochs allow
 LONG_ON_GPU = 40_000_000
 FEWEST_EPOCHS, MOST_EPOCHS, GPU_EPOCHS = 20, 400, 200
-CHECKPOINTS = 20  # over the run
-LOOKED_AT = 512 * 5  # views of a look at the contrast, of which each costs a third of a view that is trained on
-LOOKS = 0.04  # of the time may go into them
 
 
 @dataclass(frozen=True)
@@ -54,9 +51,15 @@ class Machine:
 
 
 def automatic(
-    method: type[Method], asked: AnyConfig, given: Collection[str], source: Source, machine: Machine
+    method: type[Method],
+    asked: AnyConfig,
+    given: Collection[str],
+    source: Source,
+    machine: Machine,
+    card: Card | None = None,
 ) -> tuple[AnyConfig, Mapping[str, str]]:
-    """Defaults for these images on this machine, and the reasons. `asked` has the values of the flags in `given`."""
+    """Defaults for these images on this machine, and the reasons. `asked` has the values of the flags in `given`,
+    `card` belongs to the weights that the run starts from."""
     if len(source) < 2:
         raise UserError(f"--data {asked.data.data} has a single image: there must be at least two to contrast")
     views = method.view_count(asked.method)
@@ -68,9 +71,11 @@ def automatic(
         else presets.small(method, asked.run, asked.data, source, views=views)
     )
     choices = Choices(base, asked, given)
-    choose_network(choices, source, machine, photographs=photographs)
+    choose_network(choices, source, machine, card, photographs=photographs)
     choose_batch(choices, method, source, machine, views)
-    choose_length(choices, source, views, large=large, photographs=photographs)
+    choose_length(choices, source, views, large=large, slow=photographs or card is not None)
+    if card is not None:
+        adaptation.choose_training(choices, source, views)
     choose_negatives(choices, source, large=large)
     half = machine.gpu is not None and machine.bf16
     choices.choose(
@@ -82,24 +87,34 @@ def automatic(
     return choices.config, choices.reasons
 
 
-def choose_network(choices: Choices, source: Source, machine: Machine, *, photographs: bool) -> None:
+def choose_network(choices: Choices, source: Source, machine: Machine, card: Card | None, *, photographs: bool) -> None:
     side = source.median_side
+    if card is not None:
+        adaptation.choose_network(choices, card, small=not photographs)
     if not photographs:
-        choices.choose("encoder", "backbone", "tiny", f"for images of {side} px")
-        choices.choose("views", "image_size", side, "that of the images")
+        if card is None:
+            choices.choose("encoder", "backbone", "tiny", f"for images of {side} px")
+        if "image_size" not in choices.reasons:
+            choices.choose("views", "image_size", side, "that of the images")
         return
     if machine.gpu is None:
-        choices.choose("encoder", "backbone", "tiny", "there is no GPU; resnet18 takes three times as long")
+        if card is None:
+            choices.choose("encoder", "backbone", "tiny", "there is no GPU; resnet18 takes three times as long")
         size, reason = PHOTO_SIDE, "there is no GPU"
         choices.config = replace(choices.config, views=replace(choices.config.views, min_crop=None))
     else:
-        big = machine.gpu >= LARGE_GPU
-        gigabytes = f"{machine.gpu / 1e9:.0f} GB on the GPU"
-        choices.choose("encoder", "backbone", "resnet50" if big else "resnet18", gigabytes)
+        if card is None:
+            choices.choose("encoder", "backbone", usual(machine), f"{machine.gpu / 1e9:.0f} GB on the GPU")
         size, reason = PAPER_SIDE, "as in the papers"
     if side < size:
         size, reason = side // 16 * 16, f"the images have {side} px"
-    choices.choose("views", "image_size", size, reason)
+    if "image_size" not in choices.reasons:
+        choices.choose("views", "image_size", size, reason)
+
+
+def usual(machine: Machine) -> str:
+    """The network of most people, as far as the machine trains it."""
+    return "resnet50" if (machine.gpu or 0) >= LARGE_GPU else "resnet18"
 
 
 def choose_batch(choices: Choices, method: type[Method], source: Source, machine: Machine, views: int) -> None:
@@ -133,32 +148,21 @@ def choose_batch(choices: Choices, method: type[Method], source: Source, machine
             choices.choose("encoder", "bn_splits", parts, f"parts of {own // parts} samples do not betray their keys")
 
 
-def choose_length(choices: Choices, source: Source, views: int, *, large: bool, photographs: bool) -> None:
+def choose_length(choices: Choices, source: Source, views: int, *, large: bool, slow: bool) -> None:
+    """`slow`: a network that is too much for a processor and 20 epochs of many images."""
     n = len(source)
     if choices.asked.run.time is None and choices.asked.optim.max_steps is None:
-        few, many = (GPU_EPOCHS, LONG_ON_GPU) if large else (FEWEST_EPOCHS, LONG if photographs else n * FEWEST_EPOCHS)
+        few, many = (GPU_EPOCHS, LONG_ON_GPU) if large else (FEWEST_EPOCHS, LONG if slow else n * FEWEST_EPOCHS)
         epochs = min(MOST_EPOCHS, max(few, -(-SHORT // n)))
         epochs = max(1, min(epochs, many // n)) if epochs * n > max(many, SHORT) else epochs
         choices.choose("optim", "epochs", epochs, f"{epochs * n:,} samples seen")
     batch = choices.config.optim.batch_size
     per_epoch = max(1, n // batch)
     steps = choices.asked.optim.max_steps or choices.config.optim.epochs * per_epoch
-    choices.choose("run", "checkpoint_every", saves_every(steps), "steps; a crash costs at most these")
-    every = looks_every(steps, per_epoch, batch * views, n)
+    choices.choose("run", "checkpoint_every", pace.saves_every(steps), "steps; a crash costs at most these")
+    every = pace.contrast_every(steps, per_epoch, batch * views, n)
     if choices.asked.run.contrast_every:
-        choices.choose("run", "contrast_every", every, f"epochs; looks take less than {LOOKS:.0%} of the time")
-
-
-def saves_every(steps: int) -> int:
-    """Steps between two checkpoints."""
-    return max(50, min(1000, steps // CHECKPOINTS))
-
-
-def looks_every(steps: int, per_epoch: int, views_per_step: int, samples: int) -> int:
-    """Epochs between two looks at the contrast, which are to cost little beside the training."""
-    cost = min(LOOKED_AT, 5 * samples) / 3
-    looks = max(1, int(LOOKS * steps * views_per_step / cost))
-    return max(1, -(-steps // (per_epoch * looks)))
+        choices.choose("run", "contrast_every", every, f"epochs; looks take less than {pace.LOOKS:.0%} of the time")
 
 
 def choose_negatives(choices: Choices, source: Source, *, large: bool) -> None:
@@ -181,9 +185,9 @@ def choose_negatives(choices: Choices, source: Source, *, large: bool) -> None:
 def activations(config: AnyConfig, method: type[Method]) -> float:
     """Bytes that one view leaves for the backward pass: what all layers put out, counted without computing it."""
     encoder: EncoderConfig = method.encoder_config(config.method, config.encoder)
-    size, total = config.views.image_size, 0
+    size, channels, total = config.views.image_size, config.data.channels, 0
     with torch.device("meta"):
-        network = build_encoder(replace(encoder, split=None), image_size=size)
+        network = build_encoder(replace(encoder, split=None), image_size=size, in_channels=channels)
 
         def count(module: nn.Module, _: Any, output: Any) -> None:
             nonlocal total
@@ -192,7 +196,7 @@ def activations(config: AnyConfig, method: type[Method]) -> float:
 
         for module in network.modules():
             module.register_forward_hook(count)
-        network(torch.zeros(2, 3, size, size))
+        network(torch.zeros(2, channels, size, size))
     return total / 2 * 4
 
 

@@ -10,8 +10,9 @@ from manyview import bounds, distributed
 from manyview.config import AnyConfig, ViewConfig
 from manyview.data import Source
 from manyview.diagnose.monitor import ContrastMonitor
-from manyview.encoders import Encoder, Weights, build_encoder, initialise
-from manyview.errors import UserError
+from manyview.encoders import Card, Encoder, Weights, build_encoder, initialise
+from manyview.encoders.features import card_of
+from manyview.errors import UserError, complaints, refuse
 from manyview.fields import IMAGE
 from manyview.methods.base import Method
 from manyview.run.device import pick_device
@@ -19,7 +20,7 @@ from manyview.run.monitors import contrast_monitor, knn_sources
 from manyview.run.normalisation import measure_views
 from manyview.train import build_optimizer, build_schedule
 from manyview.views import Augment, policy
-from manyview.views.policies import RAND, Policy
+from manyview.views.policies import RAND, Policy, for_channels
 
 
 @dataclass
@@ -37,6 +38,11 @@ class Training:
     knn: tuple[Source, Source] | None  # training and test samples of the kNN during the run
     contrast: ContrastMonitor | None
 
+    @property
+    def card(self) -> Card:
+        """Of the encoder, as files hold it."""
+        return card_of(self.method.encoder, self.augment.size, self.augment.mean, self.augment.std)
+
 
 def build(
     kind: type[Method], config: AnyConfig, source: Source, *, looks: bool = True, weights: Weights | None = None
@@ -44,23 +50,17 @@ def build(
     """`looks`: whether something will be measured meanwhile, for which images are read. `weights` are those that the
     encoder starts from, if not from random ones."""
     bounds.check(config)
-    if len(source) < config.optim.batch_size:
-        raise UserError(
-            f"--batch-size {config.optim.batch_size} exceeds the {len(source)} samples of --data {config.data.data}: "
-            f"use --batch-size {len(source)} or less"
+    built: list[Method] = []
+    refuse(
+        complaints(
+            lambda: check_batch(config, source),
+            lambda: check_division(config),
+            lambda: source.labels is None and knn_sources(config, source),
+            lambda: built.append(build_method(kind, config, source, weights)),
         )
-    check_division(config)
+    )
+    (method,) = built
     device = pick_device(config.run.device)
-    torch.manual_seed(config.run.seed)
-    encoder = build_encoder(kind.encoder_config(config.method, config.encoder), image_size=config.views.image_size)
-    measure_views(encoder, source, config.run.seed)
-    if weights is not None:
-        initialise(encoder, weights)
-    method = kind(config.method, encoder, samples=len(source), seed=config.run.seed)
-    if source.groups is not None:
-        method.know_groups(source.groups)
-    if source.present is not None and source.missing:
-        method.know_present(source.present)
     method.to(device)
     if config.optim.precision == "float64":
         method.double()
@@ -81,6 +81,24 @@ def build(
     return Training(method, augment, optimizer, schedule, scaler, device, steps, steps_per_epoch, knn, contrast)
 
 
+def build_method(kind: type[Method], config: AnyConfig, source: Source, weights: Weights | None) -> Method:
+    """The method for these samples, with an encoder that starts from the `weights`, or from random ones."""
+    if config.encoder.norm == "fixed" and config.encoder.init is None:
+        raise UserError("--norm fixed keeps the statistics of trained weights: name them with --init")
+    torch.manual_seed(config.run.seed)
+    settings = kind.encoder_config(config.method, config.encoder)
+    encoder = build_encoder(settings, image_size=config.views.image_size, in_channels=config.data.channels)
+    measure_views(encoder, source, config.run.seed)
+    if weights is not None:
+        initialise(encoder, weights)
+    method = kind(config.method, encoder, samples=len(source), seed=config.run.seed)
+    if source.groups is not None:
+        method.know_groups(source.groups)
+    if source.present is not None and source.missing:
+        method.know_present(source.present)
+    return method
+
+
 def build_augment(kind: type[Method], config: AnyConfig) -> Augment:
     encoder = kind.encoder_config(config.method, config.encoder)
     others = [name for name in encoder.fields if name != IMAGE]
@@ -89,15 +107,15 @@ def build_augment(kind: type[Method], config: AnyConfig) -> Augment:
             f"--augment {config.views.augment} would rotate and shear the image, but not "
             f"{', '.join(others)}: use --augment {config.views.augment.removesuffix(RAND)}"
         )
+    chosen = policy(
+        config.views.augment,
+        min_crop=config.views.min_crop,
+        normalise=encoder.split is None,  # else the encoder does it
+    )
+    if config.data.channels != 3:
+        chosen = for_channels(chosen, config.data.channels)
     return Augment(
-        normalised(
-            policy(
-                config.views.augment,
-                min_crop=config.views.min_crop,
-                normalise=encoder.split is None,  # else the encoder does it
-            ),
-            config.views,
-        ),
+        normalised(chosen, config.views),
         fields=encoder.fields,
         views=kind.view_count(config.method),
         size=config.views.image_size,
@@ -113,6 +131,14 @@ def normalised(policy: Policy, views: ViewConfig) -> Policy:
         if len(numbers) != len(policy.mean):
             raise UserError(f"--{name} has {len(numbers)} numbers for {len(policy.mean)} channels: give as many")
     return replace(policy, mean=mean, std=std)
+
+
+def check_batch(config: AnyConfig, source: Source) -> None:
+    if len(source) < config.optim.batch_size:
+        raise UserError(
+            f"--batch-size {config.optim.batch_size} exceeds the {len(source)} samples of --data {config.data.data}: "
+            f"use --batch-size {len(source)} or less"
+        )
 
 
 def check_division(config: AnyConfig) -> None:

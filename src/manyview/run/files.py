@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from manyview.errors import UserError
 
@@ -12,10 +12,13 @@ UNREADABLE = "unreadable.txt"  # images that could not be read, with reasons
 CHECKPOINTS = "checkpoints"  # a directory
 SNAPSHOTS = "snapshots"  # a directory of encoders during training
 TENSORBOARD = "tensorboard"  # a directory
+LOGGERS = "loggers.json"  # what W&B and MLflow call the run, so that it goes on there when it is resumed
 ENCODER = "encoder.safetensors"  # written after the last step
 START = "start.safetensors"  # the encoder before the first step, where the run began from given weights
 EVALUATIONS = "evaluations.json"
 PAGE = "report.html"
+
+LoggerName = Literal["tensorboard", "wandb", "mlflow"]
 
 # Settings that had another name in 0.1.0, whose runs can be resumed.
 RENAMED = {f"watch_{name}": f"contrast_{name}" for name in ("every", "data", "t_neg")}
@@ -44,6 +47,16 @@ def fingerprint(run: Path, of: str) -> str:
     if not isinstance(found, str):
         raise UserError(f"{run / CONFIG} lacks the fingerprint of its {of}: restore it from a backup")
     return found
+
+
+def finished(run: Path) -> bool:
+    """Whether nothing is left to do: the page is written last. Whoever removes the last checkpoint wants its
+    steps again."""
+    if not all((run / name).exists() for name in (ENCODER, PAGE, METRICS)):
+        return False
+    with open(run / METRICS, "rb") as lines:
+        steps = sum(1 for _ in lines)
+    return all(path.name >= f"step-{steps:08d}.pt" for path in kept(run / CHECKPOINTS)[-1:])
 
 
 def kept(directory: Path) -> list[Path]:

@@ -3,25 +3,33 @@
 import argparse
 import json
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
-import tyro
-
 from manyview import bounds, distributed
+from manyview.arguments import NEEDED, asked_for_help, explain, needs, read
 from manyview.config import AnyConfig, Config, DataConfig, RunConfig
-from manyview.data import Camera, Source, fewer, imbalanced, open_source
+from manyview.data import Camera, Source, fewer, from_files, imbalanced, open_source
+from manyview.data.hub import is_on_hub, pinned
 from manyview.data.missing import Incomplete
 from manyview.data.scenes import Scenes
-from manyview.errors import UserError, naming
+from manyview.encoders import Weights
+from manyview.errors import UserError, naming, refuse
+from manyview.fields import IMAGE
 from manyview.methods.base import Method
 from manyview.run import presets
-from manyview.run.auto import Machine, automatic
-from manyview.run.duration import seconds
+from manyview.run.adaptation import adapted, given_weights
+from manyview.run.auto import Machine, automatic, usual
+from manyview.run.choices import Choices
 from manyview.run.files import RENAMED
+from manyview.run.normalisation import measured
 
-HELP = {"-h", "--help"}
+MOST_USED = (
+    *("data", "out", "epochs", "time", "batch_size", "image_size", "backbone", "init", "preset", "workers"),
+    *("threads", "dry_run"),
+)
 
 
 class Parsed(NamedTuple):
@@ -29,16 +37,24 @@ class Parsed(NamedTuple):
 
     config: AnyConfig
     source: Source
+    weights: Weights | None
+    """What the encoder starts from, if not from random weights."""
     reasons: Mapping[str, str]
     """Why the settings that follow the images and the machine have their values, by name."""
 
 
 def open_training(method: type[Method], config: AnyConfig) -> Source:
     """The training data of a run."""
-    data, fields = config.data, method.encoder_config(config.method, config.encoder).fields
+    data, encoder = config.data, method.encoder_config(config.method, config.encoder)
+    fields = encoder.fields
+    if data.channels != 3 and encoder.split is not None and IMAGE in fields:
+        raise UserError(f"--channels {data.channels}: views {encoder.split} are those of RGB images: use --channels 3")
     # The first may pack the images into a file that the others only map.
     with distributed.first_on_each_machine(), naming("--data"):
         source = open_source(data.data, split="pretrain", labelled=not data.unlabelled, camera=Camera.of(data))
+        if data.value_range is not None and not from_files(source):
+            low, high = data.value_range
+            raise UserError(f"--value-range {low:g} {high:g} is for image files, not for '{data.data}': leave it out")
         source = source.select(fields)
     if data.subset is not None:
         source = fewer(source, data.subset, seed=config.run.seed)
@@ -53,39 +69,72 @@ def parse_run(
     *,
     prog: str = "",
     opening: Callable[[type[Method], AnyConfig], Source] = open_training,
+    checks: Callable[[AnyConfig], list[str]] = lambda config: [],
+    others: Sequence[str] = (),
 ) -> Parsed:
-    """Flags over config file over preset. Flags are checked before the data is opened, which may take a while. `prog`
-    is the command that takes them, where it is not `pretrain`; `opening` gives the images that presets follow."""
+    """Flags over config file over preset. What is wrong is told at once as far as it is known without the data, which
+    may take a while to open. `prog` is the command that takes the flags, where it is not `pretrain`, and `checks` and
+    `others` are its own checks and flags; `opening` gives the images that presets follow."""
+    prog = prog or f"manyview pretrain {method.name}"
     early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     early.add_argument("--config", type=Path)
     early.add_argument("--preset", default="auto")
     if (file := early.parse_known_args(words)[0].config) is not None:
         words = [*file_flags(file), *words]
     asked = early.parse_known_args(words)[0].preset
-    blank = RunConfig(out=tyro.MISSING), DataConfig(data=tyro.MISSING)
-    if HELP & set(words):
+    blank = RunConfig(out=NEEDED), DataConfig(data=NEEDED)
+    kind = Config[method.Config]  # type: ignore[name-defined]
+    if asked_for_help(words):
         default, whose = described(method, asked, *blank)
-        parse_config(method, words, default, whose=whose, prog=prog)  # which ends with the help
-    config = parse_config(method, words, presets.paper(method, *blank), prog=prog)
-    bounds.check(config)
-    if config.run.time is not None:
-        seconds(config.run.time)
-        if steps := {"epochs", "max_steps"} & named_in(words):
-            flag = min(steps).replace("_", "-")
-            raise UserError(f"--time {config.run.time} and --{flag} both say how long to train: leave one out")
+        print(explain(kind, default, prog=prog, about=f"{method.Config.__doc__} {whose}", first=MOST_USED))
+        raise SystemExit(0)
+    paper = presets.paper(method, *blank)
+    found = read(kind, words, paper, prog=prog, others=others)
+    broken = bounds.problems(found.value)
+    config: AnyConfig = bounds.mended(found.value, paper, broken)
+    example = f"{prog} --data scenes{f' --out runs/{method.name}' if 'pretrain' in prog else ''}"
+    from manyview.run.conflicts import conflicts  # which imports timm
+
+    given, views = found.given, method.view_count(config.method)
+    refuse(
+        [
+            *found.problems,
+            *broken.values(),
+            *needs(found.missing, prog, example),
+            *conflicts(method, config, given, lambda: opening(method, config)),
+            *([] if found.missing else checks(config)),
+        ]
+    )
+    if settled := commits(config):
+        words = [*words, *settled]
+        config = read(kind, words, paper, prog=prog).value
+    machine = Machine.here(config.run.device)
+    weights = given_weights(config, given, usual(machine))
     source = opening(method, config)
+    card = None if weights is None else weights.card
     reasons: Mapping[str, str] = {}
     if asked == "auto":
-        default, reasons = automatic(method, config, named_in(words), source, Machine.here(config.run.device))
+        default, reasons = automatic(method, config, given, source, machine, card)
     else:
-        default = presets.named(asked, method, *blank, source, views=method.view_count(config.method))
-    return Parsed(presets.at_equal_cost(method, parse_config(method, words, default, prog=prog)), source, reasons)
+        default = presets.named(asked, method, *blank, source, views=views)
+        if card is not None:
+            full = read(kind, words, default, prog=prog).value
+            default, reasons = adapted(Choices(full, config, given), card, source, views)
+    config = presets.at_equal_cost(method, read(kind, words, default, prog=prog).value)
+    if weights is not None:  # with the tag of timm's default weights, which may change
+        config = replace(config, encoder=replace(config.encoder, init=weights.name))
+    return Parsed(measured(config, source), source, weights, reasons)
 
 
-def named_in(words: list[str]) -> set[str]:
-    """The settings whose flags are given."""
-    flags = (word.removeprefix("--").partition("=")[0] for word in words if word.startswith("--"))
-    return {flag.removeprefix("no-").replace("-", "_") for flag in flags}
+def commits(config: AnyConfig) -> list[str]:
+    """Flags that name sets of the hub by their commit, which the run is to keep: branches move on. All ranks have the
+    answer that rank 0 got."""
+    words = []
+    for flag, data in (("--data", config.data.data), ("--contrast-data", config.run.contrast_data)):
+        if data is not None and is_on_hub(data):
+            with naming(flag):
+                words += [flag, *distributed.everyone([pinned(data)] if distributed.rank() == 0 else [])]
+    return words
 
 
 def described(method: type[Method], asked: str, run: RunConfig, data: DataConfig) -> tuple[AnyConfig, str]:
@@ -102,21 +151,6 @@ def described(method: type[Method], asked: str, run: RunConfig, data: DataConfig
         whose += f" for {len(scenes):,} images of {scenes.median_side} px, such as `scenes`; some depend on the images"
     views = method.view_count(method.Config())
     return presets.named(preset, method, run, data, scenes, views=views), f"{whose}."
-
-
-def parse_config(
-    method: type[Method], words: list[str], default: AnyConfig, *, whose: str = "", prog: str = ""
-) -> AnyConfig:
-    """`whose` is the sentence of the help about the defaults."""
-    kind: type[AnyConfig] = Config[method.Config]  # type: ignore[name-defined]
-    return tyro.cli(
-        kind,
-        prog=prog or f"manyview pretrain {method.name}",
-        description=f"{method.Config.__doc__} {whose}",
-        args=words,
-        default=default,
-        config=(tyro.conf.OmitArgPrefixes,),
-    )
 
 
 def file_flags(path: Path) -> list[str]:

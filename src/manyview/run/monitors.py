@@ -35,7 +35,7 @@ def contrast_samples(config: AnyConfig, source: Source) -> tuple[Source, str]:
             test = open_test(chosen, camera=Camera.of(data))
         return test, f"{test.name} (--contrast-data)"
     try:
-        test = open_source(data.data, split="test", labelled=not data.unlabelled)
+        test = open_source(data.data, split="test", labelled=not data.unlabelled, camera=Camera.of(data))
     except UserError:  # also if the files of the test split are missing: training needs only the others
         return source, f"{source.name} (training data)"
     return test, f"{test.name} (test split)"

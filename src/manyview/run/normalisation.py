@@ -1,14 +1,17 @@
-"""Mean and standard deviation of each channel, for encoders with one network per view."""
+"""Mean and standard deviation of each channel, where they are measured: of views with networks of their own, and of
+images that are not RGB."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
+from manyview.config import AnyConfig
 from manyview.data import Source
 from manyview.data.source import readable, track
 from manyview.encoders import Encoder, Towers
-from manyview.fields import FIELDS, IMAGE
+from manyview.fields import FIELDS, IMAGE, eight_bits
 from manyview.views.named import split_views
 from manyview.views.statistics import mean_chroma, measure, refuse_grey, sampled
 
@@ -28,7 +31,7 @@ def measure_views(encoder: Encoder, source: Source, seed: int) -> None:
         chroma = []
         for fields, index in some_samples(source, seed):
             if spaces:
-                chroma.append(mean_chroma(fields[IMAGE]))
+                chroma.append(mean_chroma(eight_bits(fields[IMAGE])))
             values = {name: FIELDS[name].values(field) for name, field in fields.items()}
             found = split_views(values, towers.named)
             yield {name: view[there[name][index]] if name in there else view for name, view in found.items()}
@@ -41,6 +44,20 @@ def measure_views(encoder: Encoder, source: Source, seed: int) -> None:
         for kind, table in (("mean", statistics.mean), ("std", statistics.std)):
             numbers = torch.tensor(table[name]).view(-1, 1, 1)
             towers.normalise.get_submodule(name).get_buffer(kind).copy_(numbers)
+
+
+def measured(config: AnyConfig, source: Source) -> AnyConfig:
+    """With the mean and the deviation of channels that are not RGB, unless both are given: no augmentation has them."""
+    views = config.views
+    if config.data.channels == 3 or (views.channel_mean and views.channel_std):
+        return config
+    images = (
+        {IMAGE: FIELDS[IMAGE].values(fields[IMAGE])}
+        for fields, _ in some_samples(source.select([IMAGE]), config.run.seed)
+    )
+    found = measure(images, way_out="take the images without it, or give --channel-std")
+    mean, std = views.channel_mean or found.mean[IMAGE], views.channel_std or found.std[IMAGE]
+    return replace(config, views=replace(views, channel_mean=mean, channel_std=std))
 
 
 def some_samples(source: Source, seed: int, limit: int = MEASURED) -> Iterator[tuple[dict[str, Tensor], Tensor]]:

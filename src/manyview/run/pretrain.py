@@ -1,10 +1,12 @@
 """A whole run: training, logs, checkpoints, snapshots, the encoder and the report."""
 
+import copy
 import json
 import signal
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -18,7 +20,8 @@ from manyview.atomic import replacing
 from manyview.config import AnyConfig, plain
 from manyview.data import Loader, Source
 from manyview.diagnose.monitor import ContrastMonitor
-from manyview.encoders import FrozenEncoder, load, random_like, save_backbone
+from manyview.encoders import FrozenEncoder, Weights, load, random_like
+from manyview.encoders.files import card_as_text, write
 from manyview.errors import Stopped, UserError
 from manyview.evaluate.knn import knn_accuracy
 from manyview.methods.base import Method
@@ -26,10 +29,13 @@ from manyview.report import beside, collect, write_report
 from manyview.run import checkpoint, snapshots
 from manyview.run.announce import announce, environment
 from manyview.run.build import Training, build
-from manyview.run.files import CHECKPOINTS, CONFIG, ENCODER, METRICS, UNREADABLE, fingerprint, kept, read_config
-from manyview.run.log import Log
+from manyview.run.files import CHECKPOINTS, CONFIG, ENCODER, METRICS, START, UNREADABLE, fingerprint, kept, read_config
+from manyview.run.log import Log, busy
+from manyview.run.loggers import open_loggers
+from manyview.run.place import place_for
 from manyview.run.saved import read_settings, saved_config
 from manyview.run.signals import deferred_signals
+from manyview.run.start import LOOKS, Watch, told
 from manyview.run.trial import planned
 from manyview.run.unreadable import UnreadableList
 from manyview.train import NotFinite, Taken, read, train
@@ -38,7 +44,8 @@ from manyview.views import Augment
 # These may change when a run is resumed: they decide where and how fast it runs, not what it computes.
 FREE = {
     *("out", "config", "preset", "time", "dry_run", "device", "compile", "checkpoint_every", "keep", "log_every"),
-    *("data", "workers"),
+    "log_to",
+    *("data", "workers", "threads"),
 }
 
 WHOLE = "shuffled as a whole"
@@ -50,25 +57,23 @@ def pretrain(
     source: Source,
     console: Console,
     *,
+    weights: Weights | None = None,
     reasons: Mapping[str, str] = MappingProxyType({}),
     began: float | None = None,
 ) -> Path | None:
-    """Trains in a new directory to the end. A run that `torchrun` restarts continues. A dry run ends before it writes
-    anything. `reasons` are told beside the settings, --time counts from `began`."""
+    """Trains in a new directory to the end, from `weights` if there are any. A run that `torchrun` restarts continues.
+    A dry run ends before it writes anything. `reasons` are told beside the settings, --time counts from `began`."""
     run = config.run.out
     writes = distributed.rank() == 0
-    # Only rank 0 looks: when another rank would, rank 0 might already have written to the directory.
-    ours = distributed.anyone(writes and begun_by_this_launch(run))
+    ours = place_for(run)
     if ours and distributed.anyone(writes and bool(kept(run / CHECKPOINTS))):
         if config.run.time is not None:  # for which the first start has fixed the steps
             _, config = saved_config(run)
         return resume(run, kind, config, source, console)
-    if not ours and distributed.anyone(writes and run.exists() and (not run.is_dir() or any(run.iterdir()))):
-        raise UserError(f"--out {run} is not empty: continue with `manyview resume {run}`, or name a new directory")
     # All that can fail comes before anything is written: a wrong flag leaves nothing behind.
     asked = config.run.time
     config, trial = planned(kind, config, source, reasons, time.perf_counter() if began is None else began)
-    training = build(kind, config, source)
+    training = build(kind, config, source, weights=weights)
     if config.run.dry_run:
         announce(kind, config, source, training, console, reasons, trial)
         return None
@@ -82,6 +87,7 @@ def pretrain(
             "config": plain(config),
             "data": source.describe(),
             "contrast": None if training.contrast is None else training.contrast.describe(),
+            "start": None if weights is None else begin(weights, config, training, console),
             "environment": environment(training.device),
         }
         with replacing(run / CONFIG) as file:
@@ -89,14 +95,10 @@ def pretrain(
         announce(kind, config, source, training, console, reasons, trial)
         if config.run.snapshots:
             snapshots.save(run, 0, training.method.encoder)
+        if weights is not None:
+            write(run / START, training.method.encoder.backbone.state_dict(), training.card)
         save(run, config, training, step=0)
     return finish(run, config, source, training, start=0, console=console)
-
-
-def begun_by_this_launch(run: Path) -> bool:
-    """Whether the `torchrun` of this process made the directory: then it holds no other run."""
-    here = distributed.launch()
-    return here is not None and (run / CONFIG).exists() and read_config(run).get("launch") == here
 
 
 def resume(run: Path, kind: type[Method], config: AnyConfig, source: Source, console: Console) -> Path:
@@ -146,10 +148,23 @@ def finish(run: Path, config: AnyConfig, source: Source, training: Training, *, 
     )
     waits = waits_for(training.device)
     unreadable = UnreadableList(source, run / UNREADABLE)
+    watch = Watch(run, config, training)
     with ExitStack() as stack:
         pending = stack.enter_context(deferred_signals())  # first, so that the log is closed before signals act again
-        log = Log(run, console, start=start, steps=training.steps, every=config.run.log_every) if writes else None
-        if log is not None:
+        log: Log | None = None
+        if writes:
+            tell = partial(console.print, style="yellow", markup=False, soft_wrap=True)
+            loggers = open_loggers(config.run.log_to, run, logged(run), start, tell)
+            log = Log(
+                run,
+                console,
+                loggers,
+                start=start,
+                steps=training.steps,
+                every=config.run.log_every,
+                batch_size=config.optim.batch_size,
+                pauses=pauses(config, training),
+            )
             stack.enter_context(log)
         steps = train(
             training.method,
@@ -186,6 +201,8 @@ def finish(run: Path, config: AnyConfig, source: Source, training: Training, *, 
                     if log is not None:
                         extra = measured(*looks, config, training) if each is taken else {}
                         log.write(each.step, {"epoch": (each.step + 1) / training.steps_per_epoch, **metrics, **extra})
+                        if warning := watch(extra):
+                            console.print(f"step {done}: {warning}", style="yellow", soft_wrap=True)
                 unread.clear()
                 if log is not None:
                     if done in wanted:  # before the checkpoint: a run resumed from it would not save this one
@@ -209,16 +226,18 @@ def finish(run: Path, config: AnyConfig, source: Source, training: Training, *, 
                 "lower --lr"
                 f"{', with --precision bf16' * (config.optim.precision == 'fp16')}, or with --clip-grad 1"
             ) from error
-    if writes:
-        save_backbone(
-            run / ENCODER,
-            training.method.encoder,
-            image_size=config.views.image_size,
-            mean=training.augment.mean,
-            std=training.augment.std,
-        )
-        report(run, source, training.augment, console)
+    if log is not None:
+        write(run / ENCODER, training.method.encoder.backbone.state_dict(), training.card)
+        log.publish(report(run, source, training.augment, console))
     return run
+
+
+def logged(run: Path) -> dict[str, Any]:
+    """What loggers are told of a run besides its metrics."""
+    facts = read_config(run)
+    method = {"name": facts["method"], **facts["config"]["method"]}
+    others = {name: facts.get(name) for name in ("version", "start", "environment")}
+    return {**facts["config"], "method": method, "images": facts["data"], **others}
 
 
 def waits_for(device: torch.device) -> bool:
@@ -226,43 +245,66 @@ def waits_for(device: torch.device) -> bool:
     return device.type != "cuda"
 
 
+def pauses(config: AnyConfig, training: Training) -> dict[str, int]:
+    """After how many steps checkpoints are saved, and kNN accuracy and contrast measured."""
+    run, epoch = config.run, training.steps_per_epoch
+    every = {"save": run.checkpoint_every, "knn": run.knn_every * epoch, "contrast": run.contrast_every * epoch}
+    return {name: steps for name, steps in every.items() if steps}
+
+
 def due(done: int, config: AnyConfig, training: Training) -> tuple[bool, bool]:
-    """Whether kNN accuracy and contrast are measured after `done` steps. Contrast is always measured after the last."""
+    """Whether kNN accuracy and contrast are measured after `done` steps. After the last they always are."""
     epoch, run = training.steps_per_epoch, config.run
-    knn = bool(run.knn_every) and done % (run.knn_every * epoch) == 0
-    return knn, bool(run.contrast_every) and (done % (run.contrast_every * epoch) == 0 or done == training.steps)
+    knn, contrast = (
+        bool(every) and (done % (every * epoch) == 0 or done == training.steps)
+        for every in (run.knn_every, run.contrast_every)
+    )
+    return knn, contrast
 
 
 def measured(knn: bool, contrast: bool, config: AnyConfig, training: Training) -> dict[str, float]:
-    encoder, augment, values = training.method.encoder, training.augment, dict[str, float]()
+    encoder, values = training.method.encoder, dict[str, float]()
     if knn and training.knn is not None:
-        size = config.views.image_size
-        frozen = FrozenEncoder.of(encoder, image_size=size, mean=augment.mean, std=augment.std)
+        frozen = FrozenEncoder(copy.deepcopy(encoder.backbone), training.card)
         values["knn"] = knn_accuracy(frozen, *training.knn, workers=config.data.workers)
     if contrast and training.contrast is not None:
         values |= training.contrast(encoder)
     return values
 
 
+def begin(weights: Weights, config: AnyConfig, training: Training, console: Console) -> dict[str, Any]:
+    """What the run starts from, measured as it will be after training."""
+    with console.status(f"measuring {weights.name} before the first step"):
+        values = measured(True, True, config, training)
+    found = {name: values[name] for name in LOOKS if name in values}
+    words = ", ".join(told(name, found) for name in found) or "nothing is measured of its features"
+    console.print(f"starting from {weights.name}: {words}", soft_wrap=True)
+    return {"weights": weights.name, **found}
+
+
 def report(
-    run: Path, source: Source | None, augment: Augment | None, console: Console, *, against: Path | None = None
+    run: Path, source: Source | None, augment: Augment | None, console: Console, *, against: str | None = None
 ) -> Path:
-    """Writes report.html: with pictures if there is a `source`, and compared with the encoder `against` if given."""
+    """Writes report.html: with pictures if there is a `source`, and compared with the encoder `against` if given. Of a
+    run that is not finished it shows the encoder of the newest checkpoint."""
+    saved = (run / ENCODER).exists() or bool(kept(run / CHECKPOINTS))
+    encoder = load(run) if source is not None and (saved or against is not None) else None
     pictures = versus = None
-    if source is not None and against is not None:
-        with console.status("comparing neighbours"):
-            versus = beside(run, against, source)
-    if source is not None and augment is not None and (run / ENCODER).exists():
-        encoder = load(run)
+    if source is not None and encoder is not None and against is not None:
+        with busy(console, f"comparing neighbours with those of {against}"):
+            versus = beside(run, encoder, against, source)
+    if source is not None and augment is not None:
         seed = int(read_config(run)["config"]["run"]["seed"])
-        with console.status("drawing the report"):
-            pictures = collect(source, augment, encoder, random_like(encoder, seed))
+        random = None if encoder is None else random_like(encoder, seed)
+        with busy(console, "drawing the page: sample views, similarity of positives, nearest neighbours"):
+            pictures = collect(source, augment, encoder, random)
     return write_report(run, pictures, versus=versus)
 
 
 def save(run: Path, config: AnyConfig, training: Training, *, step: int) -> None:
     state = {
         "step": step,
+        "card": card_as_text(training.card),
         "method": training.method.state_dict(),
         "optimizer": training.optimizer.state_dict(),
         "scaler": training.scaler.state_dict(),

@@ -49,7 +49,8 @@ def _step(path: Path) -> int:
 
 def _load(run: Path, path: Path) -> Encoder:
     method, config = saved_config(run)
-    encoder = build_encoder(method.encoder_config(config.method, config.encoder), image_size=config.views.image_size)
+    settings = method.encoder_config(config.method, config.encoder)
+    encoder = build_encoder(settings, image_size=config.views.image_size, in_channels=config.data.channels)
     try:
         encoder.load_state_dict(safetensors.torch.load_file(path))
     except (OSError, SafetensorError, RuntimeError) as error:

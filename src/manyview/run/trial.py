@@ -4,14 +4,17 @@ import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import torch
 
 from manyview import distributed
-from manyview.config import AnyConfig, RunConfig
+from manyview.config import AnyConfig
 from manyview.data import Loader, Source
 from manyview.methods.base import Method
-from manyview.run.auto import LOOKED_AT, looks_every, saves_every
+from manyview.run import pace
+from manyview.run.adaptation import head_epochs
 from manyview.run.build import Training, build
 from manyview.run.choices import AS_ASKED
 from manyview.run.duration import seconds
@@ -21,7 +24,6 @@ WARM_UP, FEWEST, LIMIT = 2, 4, 2.0  # steps before the clock starts; steps and s
 SHARE, LONGEST_TRIAL = 0.05, 30.0  # of --time, for the trial; seconds
 WORTH_A_TRIAL = 100  # steps: shorter runs are over before one would know
 ENDLESS = 1_000_000_000  # steps, of a trial whose run has no end yet
-FORWARD = 1 / 3  # of the time of a view that is trained on, for one that is only looked at
 END, END_VIEWS = 10.0, 8192  # seconds for the last evaluation and the page, and views that are looked at for them
 
 
@@ -35,12 +37,12 @@ class Trial:
     end: float
     """Evaluation and page."""
 
-    def total(self, steps: int, looks: int) -> float:
-        return self.step * steps + self.view * LOOKED_AT * looks + self.end
+    def total(self, steps: int, looked_at: int) -> float:
+        return self.step * steps + self.view * looked_at + self.end
 
-    def steps_within(self, duration: float, looks: int = 0) -> int:
+    def steps_within(self, duration: float, looked_at: int = 0) -> int:
         """As many as fit, at least one."""
-        return max(1, int((duration - self.total(0, looks)) / self.step))
+        return max(1, int((duration - self.total(0, looked_at)) / self.step))
 
 
 def try_out(kind: type[Method], config: AnyConfig, source: Source, *, limit: float = LIMIT) -> Trial:
@@ -83,7 +85,7 @@ def try_out(kind: type[Method], config: AnyConfig, source: Source, *, limit: flo
                 break
     del steps  # ends the readers
     step = agreed(spent / max(1, timed))
-    view = FORWARD * step / (config.optim.batch_size * kind.view_count(config.method)) * distributed.world_size()
+    view = pace.FORWARD * step / (config.optim.batch_size * kind.view_count(config.method)) * distributed.world_size()
     return Trial(step, view, END + END_VIEWS * view)
 
 
@@ -97,29 +99,34 @@ def planned(
 ) -> tuple[AnyConfig, Trial | None]:
     """The configuration with as many steps as fit into --time, which counts from `began`; and what a trial showed,
     where the run is long enough to need one."""
-    per_epoch = max(1, len(source) // config.optim.batch_size)
+    steps, per_epoch = pace.length(config, len(source))
     if config.run.time is None:
-        steps = config.optim.max_steps or config.optim.epochs * per_epoch
         return config, try_out(kind, config, source) if steps >= WORTH_A_TRIAL else None
     duration = seconds(config.run.time)
     endless = replace(config, optim=replace(config.optim, max_steps=ENDLESS))
     trial = try_out(kind, endless, source, limit=min(LONGEST_TRIAL, SHARE * duration))
     left = agreed(duration - (time.perf_counter() - began))
-    steps = trial.steps_within(left)
-    run = config.run
-    if reasons.get("contrast_every", AS_ASKED) != AS_ASKED:
-        views = config.optim.batch_size * kind.view_count(config.method)
-        run = replace(run, contrast_every=looks_every(steps, per_epoch, views, len(source)))
-    if reasons.get("checkpoint_every", AS_ASKED) != AS_ASKED:
-        run = replace(run, checkpoint_every=saves_every(steps))
-    steps = trial.steps_within(left, looks(run, steps, per_epoch))
-    run = replace(run, time=None)  # the steps say it now
-    return replace(config, run=run, optim=replace(config.optim, max_steps=steps)), trial
+    paced = partial(_paced, config, reasons, per_epoch, kind.view_count(config.method), len(source))
+    # What is looked at depends on the steps, and the steps on what is left of the time.
+    config = paced(trial.steps_within(left))
+    steps = trial.steps_within(left, pace.looked_at(config, config.optim.max_steps or 0, per_epoch, len(source)))
+    return paced(steps), trial
 
 
-def looks(run: RunConfig, steps: int, per_epoch: int) -> int:
-    """How often contrast is measured."""
-    return -(-steps // (per_epoch * run.contrast_every)) if run.contrast_every else 0
+def _paced(
+    config: AnyConfig, reasons: Mapping[str, str], per_epoch: int, views: int, samples: int, steps: int
+) -> AnyConfig:
+    """The configuration for so many steps, with those settings that follow them unless they were asked for."""
+    own = {name for name, reason in reasons.items() if reason != AS_ASKED}
+    run, optim = replace(config.run, time=None), replace(config.optim, max_steps=steps)  # the steps say it now
+    for name in own & {"contrast_every", "knn_every"}:
+        every: Any = getattr(pace, name)
+        run = replace(run, **{name: every(steps, per_epoch, optim.batch_size * views, samples)})
+    if "checkpoint_every" in own:
+        run = replace(run, checkpoint_every=pace.saves_every(steps))
+    if "warmup_head_epochs" in own:
+        optim = replace(optim, warmup_head_epochs=head_epochs(steps, per_epoch))
+    return replace(config, run=run, optim=optim)
 
 
 def disk(config: AnyConfig, training: Training) -> int:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from manyview import counter
-from manyview.fields import FIELDS, IMAGE
+from manyview.fields import DEEP, FIELDS, IMAGE
 from manyview.views.colour import Jitter, compiled_hue, greyscale, hue, solarise, where
 from manyview.views.plan import ORDERS, Plan
 from manyview.views.policies import Policy
@@ -106,13 +106,13 @@ class Group:
         return f"{field}.{self.name}" if self.name else field
 
 
-def _check(name: str, x: Tensor, samples: int, cut: Group | None) -> None:
+def _check(name: str, x: Tensor, samples: int, channels: int, cut: Group | None) -> None:
     """Whether whole fields (N, c, H, W), or crops (N, V, c, size, size) of a group, are what they are said to be."""
     field = FIELDS[name]
-    wanted: tuple[int, ...] = (samples, field.channels, *x.shape[-2:])
+    wanted: tuple[int, ...] = (samples, channels, *x.shape[-2:])
     if cut is not None:
-        wanted = (samples, cut.views, field.channels, cut.size, cut.size)
-    if x.shape != wanted or x.dtype != field.dtype:
+        wanted = (samples, cut.views, channels, cut.size, cut.size)
+    if x.shape != wanted or not (x.dtype == field.dtype or (field.coloured and x.dtype == torch.uint16)):
         said = "a whole field" if cut is None else f"{cut.views} crops of {cut.size}×{cut.size} pixels"
         raise ValueError(f"{name} is {x.dtype} {tuple(x.shape)}, but {said} would be {field.dtype} {wanted}")
 
@@ -239,8 +239,10 @@ class Augment:
             part = Plan(*(field[:, stretch] for field in plan))
             for name in self.fields:
                 x = fields[group(name) if cut else name]
-                _check(name, x, len(plan.flip), group if cut else None)
-                make = self._coloured if FIELDS[name].coloured else self._plain
+                coloured = FIELDS[name].coloured
+                channels = len(self.mean) if coloured else FIELDS[name].channels
+                _check(name, x, len(plan.flip), channels, group if cut else None)
+                make = self._coloured if coloured else self._plain
                 views[group(name)] = make(name, x, part, group.size, cut)
             start += group.views
         return views
@@ -295,7 +297,7 @@ class Augment:
         sample, view = order // views, order % views
         source, place = (order if cut else sample).to(device), view * samples + sample
         boxes = boxes[order.to(device)] if boxes is not None else None
-        out = _empty((views * samples, size**2, 3), device)
+        out = _empty((views * samples, size**2, len(self.mean)), device)
         start = 0
         for part in parts:
             run = slice(start, start + len(part))
@@ -305,11 +307,13 @@ class Augment:
                 x = self._randomise(x, RandPlan(plan.operation[run], plan.backwards[run]), size)
             self._put(x, out, place[run])
             start += len(part)
-        return out.view(views, samples, size, size, 3).permute(0, 1, 4, 2, 3)
+        return out.view(views, samples, size, size, -1).permute(0, 1, 4, 2, 3)
 
     def _render(self, images: Tensor, boxes: Tensor | None, script: _Script, size: int) -> Tensor:
-        """Views of images (B, 3, H, W) uint8 -> (3, B, size²) in 0 … 255. The script is one of a part by `_grouped`."""
+        """Views of images (B, c, H, W) -> (c, B, size²) in 0 … 255. The script is one of a part by `_grouped`."""
         policy = self.policy
+        if images.dtype == torch.uint16:
+            images = images.float() / DEEP
         x = images.transpose(0, 1)
         if boxes is None:
             x = where(script.flip, x, lambda part: part.flip(-1))
@@ -333,7 +337,7 @@ class Augment:
         return self._rand.apply(pixels, plan).transpose(0, 1).flatten(2).float().contiguous()
 
     def _put(self, x: Tensor, out: Tensor, place: Tensor) -> None:
-        """Normalise views (3, B, size²) in 0 … 255 and write them to their places in (…, size², 3)."""
+        """Normalise views (c, B, size²) in 0 … 255 and write them to their places in (…, size², 3)."""
         for plane, channel, shift, std in zip(
             x, out.unbind(-1), self._shift.to(x.device), self.policy.std, strict=True
         ):

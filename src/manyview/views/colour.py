@@ -1,4 +1,4 @@
-"""Colour: operations on x (3, B, P), B views of P pixels in 0 … 255, three planes each in one piece."""
+"""Colour: operations on x (c, B, P), B views of P pixels in 0 … 255, c planes each in one piece; mostly RGB."""
 
 import itertools
 from bisect import bisect_left
@@ -56,13 +56,14 @@ class Jitter(NamedTuple):
                     kinds = {self.kinds[0][turn]} if alone else _BLENDS
                     factor, rest, contrast, saturation = (column[run, turn] for column in columns)
                     _blend(x[:, run], factor, rest, contrast, saturation, kinds)
-            if hue.start < hue.stop:
+            if hue.start < hue.stop and len(x) == len(_LUMA):
                 turn_hue(x[:, hue], self.parameter[hue, turn])
 
 
 def _luma(x: Tensor) -> Tensor:
-    """(3, B, P) -> (B, P)"""
-    return (_LUMA.to(x.device) @ x.flatten(1)).view(x.shape[1:])
+    """(c, B, P) -> (B, P); the mean of channels that are not RGB."""
+    weights = _LUMA if len(x) == len(_LUMA) else torch.full((len(x),), 1 / len(x))
+    return (weights.to(x.device) @ x.flatten(1)).view(x.shape[1:])
 
 
 def _blend(x: Tensor, factor: Tensor, rest: Tensor, contrast: Tensor, saturation: Tensor, kinds: set[int]) -> None:

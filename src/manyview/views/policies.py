@@ -50,6 +50,16 @@ POLICIES: dict[str, Policy] = {
 }
 
 
+RGB_ALONE = ("saturation", "hue", "greyscale")  # operations
+
+
+def for_channels(policy: Policy, channels: int) -> Policy:
+    """The policy for images that are not RGB: without what only colours have; views stay in [0, 1]."""
+    if policy.rand_operations:
+        raise UserError(f"--augment …{RAND} needs RGB images, and --channels is {channels}: leave {RAND} out")
+    return replace(policy, saturation=0.0, hue=0.0, grey=0.0, mean=(0.0,) * channels, std=(1.0,) * channels)
+
+
 def policy(name: str, *, min_crop: float | None = None, normalise: bool = True) -> Policy:
     """The policy that `--augment` names, with its smallest crops changed if asked; without `normalise` views stay in
     [0, 1]. With "+ra" behind its name two operations of RandAugment follow."""

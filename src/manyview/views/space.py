@@ -87,13 +87,13 @@ class Blur:
         return list(zip(self.rows, self.reach, matrices, strict=True))
 
     def __call__(self, x: Tensor, sigma: Tensor) -> Tensor:
-        """(3, B, h, w) with one σ for each view (B,)."""
+        """(c, B, h, w) with one σ for each view (B,)."""
         bands = self.bands(sigma)
         if len(bands) == 1:
             matrix = bands[0][2]
             return _sandwich(matrix, x, matrix.mT)
         # All planes in one call: the planes of one view share its matrix.
-        bands = [(rows, reach, matrix.expand(3, *matrix.shape).flatten(0, 1)) for rows, reach, matrix in bands]
+        bands = [(rows, reach, matrix.expand(len(x), *matrix.shape).flatten(0, 1)) for rows, reach, matrix in bands]
         planes = x.flatten(0, 1)
         down = torch.empty_like(planes)
         for rows, reach, matrix in bands:

@@ -24,8 +24,9 @@ class Statistics:
     std: Mapping[str, Channels]
 
 
-def measure(batches: Iterable[Mapping[str, Tensor]]) -> Statistics:
-    """Over all known pixels of batches of views (N, c, h, w), which are asked for one at a time."""
+def measure(batches: Iterable[Mapping[str, Tensor]], *, way_out: str = "leave this view out") -> Statistics:
+    """Over all known pixels of batches of views (N, c, h, w), which are asked for one at a time. `way_out` is what a
+    channel without any spread asks for."""
     sums: dict[str, Tensor] = {}
     pixels: dict[str, int] = {}
     for views in batches:
@@ -50,7 +51,7 @@ def measure(batches: Iterable[Mapping[str, Tensor]]) -> Statistics:
         first, second = total / pixels[name]
         deviation = (second - first.square()).clamp_min(0).sqrt()
         if bool((deviation <= _CONSTANT * first.abs()).any()):
-            raise UserError(f"a channel of view {name} is the same in all pixels: leave this view out")
+            raise UserError(f"a channel of view {name} is the same in all pixels: {way_out}")
         mean[name], std[name] = tuple(first.tolist()), tuple(deviation.tolist())
     return Statistics(mean, std)
 
