@@ -46,7 +46,7 @@ def test_small_equal_images_are_packed_once(
     assert line.startswith(f"packed 30 images of '{root}/' into {first.path}")
     assert line.count("\n") == 1
     assert [first.path] == list(cache.iterdir())
-    monkeypatch.setattr("manyview.data.packed._pack", never)
+    monkeypatch.setattr("manyview.data.packed._write", never)
     second = open_source(str(root))
     assert capsys.readouterr().err == ""
     assert torch.equal(first.batch(torch.arange(30))["image"], second.batch(torch.arange(30))["image"])

@@ -272,7 +272,7 @@ def test_small_images_of_one_size_are_packed(tmp_path: Path, monkeypatch: pytest
     assert first.labels.tolist() == [0, 1, 2, 3]
     assert [first.id(i) for i in range(4)] == [f"{i}.tar/a.png" for i in range(4)]
     assert first.fingerprint == opened(root).fingerprint
-    monkeypatch.setattr("manyview.data.packed._pack", lambda *_, **__: pytest.fail("packed again"))
+    monkeypatch.setattr("manyview.data.packed._write", lambda *_, **__: pytest.fail("packed again"))
     assert torch.equal(open_source(f"{root}/").batch(torch.arange(4))["image"], first.batch(torch.arange(4))["image"])
 
 

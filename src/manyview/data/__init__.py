@@ -57,9 +57,9 @@ def open_source(spec: str, *, split: str = "train", labelled: bool = True, camer
     imagenet:ROOT imagenet100:ROOT                     ROOT/train and ROOT/val
     a directory, a .tar of images, a .safetensors      (the last made by `pack`); ./scenes is a directory
     a directory of .tar files, a/train-*.tar, a/train-{000..099}.tar           the shards of one set
-    s3://bucket/{000..099}.tar, https://host/train-{000..099}.tar              on a server, by fsspec
     a .parquet, a directory of them or of data/train-*.parquet, a/train-*.parquet        images in a column of rows
     hf:OWNER/NAME, hf:OWNER/NAME/FOLDER@REVISION       the parquet files or tars of a set on the Hugging Face hub
+    s3://bucket/{000..099}.tar, https://host/train-{000..099}.tar              on a server, by fsspec
 
     A directory with image/ and depth/, segmentation/ or normals/, or files KEY.jpg with KEY.depth.png and so on, has
     these fields too. Normals are computed from depth where there are none. `camera` took the images: it says what depth

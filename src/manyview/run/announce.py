@@ -39,8 +39,7 @@ def announce(
     count = sum(parameter.numel() for parameter in training.method.encoder.parameters())
     table = Table(title=f"{kind.name} on {source.name}", title_justify="left", show_header=False, box=None)
     table.add_column(no_wrap=True)
-    images = f"{len(source):,} images{stored_as(source)}"
-    about = f"{images}, the shorter side of a typical one has {source.median_side} px"
+    about = f"{len(source):,} images{stored_as(source)}, the shorter side of a typical one has {source.median_side} px"
     table.add_row("data", ", ".join(filter(None, (about, source.order_in_words))))
     if source.missing:
         table.add_row("missing", source.missing_in_words)
