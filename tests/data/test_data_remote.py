@@ -3,18 +3,21 @@
 import gc
 import importlib
 import io
+import json
 import os
 import random
 import sys
 import tarfile
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import safetensors.numpy
 import torch
 from PIL import Image
 from serving import Server, serving
@@ -82,6 +85,14 @@ def room(monkeypatch: pytest.MonkeyPatch, made: Path, shards: float) -> None:
     monkeypatch.setenv("MANYVIEW_CACHE_SIZE", f"{shards * largest / 1e3:.3f}KB")
 
 
+def used(cache: Path) -> int:
+    total = 0
+    for path in cache.iterdir():
+        with suppress(FileNotFoundError):  # evicted or renamed meanwhile
+            total += path.stat().st_size
+    return total
+
+
 def ids(source: Source) -> list[str]:
     return [source.id(i) for i in range(len(source))]
 
@@ -135,7 +146,7 @@ def test_a_larger_set_is_read_in_windows(
     server.requests.clear()
     for batch in Loader(far, crop=corner, batch_size=8, seed=3, stop=12):
         found.append(batch)
-        assert sum(path.stat().st_size for path in cache.iterdir()) <= limit
+        assert used(cache) <= limit
     assert len({number // IMAGES for batch in found[:2] for number in batch.index.tolist()}) == 2
     assert 6 <= len(server.fetched()) <= 14, "each shard about once in each of the two epochs"
     for batch in found:
@@ -160,6 +171,13 @@ def test_processes_share_the_cache(server: Server, made: Path, monkeypatch: pyte
     far = open_source(f"{server.url}/{SET}")
     assert len(batches(far, workers=2)) == 20
     assert sorted(server.fetched()) == sorted(path.name for path in made.iterdir()), "each once"
+
+
+def test_two_commands_at_once_fetch_each_shard_once(server: Server, made: Path) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        one, other = pool.map(open_source, [f"{server.url}/{SET}"] * 2)
+    assert ids(one) == ids(other)
+    assert sorted(server.fetched()) == sorted(path.name for path in made.iterdir())
 
 
 def test_looks_fetch_few_shards(server: Server, made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -457,3 +475,15 @@ def test_small_images_are_packed(server: Server, cache: Path) -> None:
     again = open_source(f"{server.url}/small.tar")
     assert again.batch(torch.tensor([2]))["image"][0, 0, 0, 0] == 2
     assert server.requests == []
+
+
+@pytest.mark.parametrize("state", [["a"], 7, None])
+def test_a_forged_index_is_made_again(server: Server, state: object) -> None:
+    source = open_source(f"{server.url}/a-000.tar")
+    shard = look(f"{server.url}/a-000.tar")
+    tensors = safetensors.numpy.load_file(shard.kept_at)
+    mark = json.dumps([2, shard.size, state, "0"])
+    shard.kept_at.write_bytes(safetensors.numpy.save(tensors, {"manyview-tar-index": mark}))
+    assert ids(open_source(f"{server.url}/a-000.tar")) == ids(source)
+    shard.kept_at.write_bytes(b"")
+    assert ids(open_source(f"{server.url}/a-000.tar")) == ids(source)

@@ -101,11 +101,10 @@ def _indexed(urls: Sequence[str], cache: ShardCache, name: str) -> tuple[list[Re
 
 
 def _index(cache: ShardCache, shard: RemoteShard) -> Index:
-    if load(shard) is None:  # an index of another state, or a damaged one
-        shard.kept_at.unlink(missing_ok=True)
     cache.fetch(shard)
     index = load(shard)
-    assert index is not None, "made with the shard"
+    if index is None:
+        raise UserError(f"'{shard.url}' changes on its server just now: start again when all shards are written")
     return index
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from manyview.atomic import locked, replacing
 from manyview.data.source import cache_directory, digest
-from manyview.data.tarindex import Shard, find_images, keep
+from manyview.data.tarindex import Shard, find_images, keep, load
 from manyview.data.transfer import RemoteShard, download, name_of
 from manyview.errors import UserError
 
@@ -55,14 +55,14 @@ class ShardCache:
             _opened[place] = found
         return found.read(offset, length)
 
-    def fetch(self, shard: RemoteShard, *, wait: bool = True) -> Path:
-        """Its place, where it lies unless another process evicts it, or without `wait` is fetching it just now. A new
-        one is indexed too; what is no tar is not kept."""
+    def fetch(self, shard: RemoteShard, *, wait: bool = True) -> None:
+        """Sees to it that it is there, and its index; without `wait` not where another process fetches it just now.
+        What is no tar is not kept."""
         place = self.place(shard)
         try:
             with locked(place, wait=wait) as mine, ExitStack() as stack:
-                if not mine or (place.exists() and shard.kept_at.exists()):
-                    return place
+                if not mine or (place.exists() and load(shard) is not None):
+                    return
                 file = None
                 while file is None:
                     with locked(self.directory / "room"):  # or several processes would take the same
@@ -72,14 +72,13 @@ class ShardCache:
                     time.sleep(0 if file else _WAIT)
                 download(shard, file)
                 file.flush()
-                if not shard.kept_at.exists():
+                if load(shard) is None:
                     keep(shard, find_images(Shard.of(Path(file.name)), called=shard.url))
         except OSError as error:
             raise UserError(
                 f"{self.directory} cannot hold '{shard.url}' ({error.strerror}): set MANYVIEW_CACHE to a directory "
                 f"with room for {self.limit / 1e9:g} GB, or {SIZE} to less"
             ) from error
-        return place
 
     def expect(self, shard: RemoteShard) -> None:
         """Fetches it in the background, and evicts it after those that were expected before."""
@@ -96,10 +95,11 @@ class ShardCache:
         return self.place(shard).exists()
 
     def _descriptor(self, shard: RemoteShard) -> int:
+        place = self.place(shard)
         while True:
-            place = self.fetch(shard)
-            with suppress(FileNotFoundError):  # evicted at once: the next try finds it or waits
+            with suppress(FileNotFoundError):  # or evicted as soon as it was fetched
                 return os.open(place, os.O_RDONLY)
+            self.fetch(shard)
 
     def _make_room(self, size: int) -> bool:
         """Evicts the shards that were expected longest ago, and what killed processes left. False: others are fetching

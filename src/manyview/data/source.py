@@ -95,7 +95,7 @@ class Source(ABC):
             return torch.arange(len(self))
         counts = torch.bincount(self.shards)
         shards = permutation(len(counts), _NEAR_TAG)
-        few = shards[: 1 + int((counts[shards].cumsum(0) < _LOOKED_AT).sum())]
+        few = shards[: min(self.window, 1 + int((counts[shards].cumsum(0) < _LOOKED_AT).sum()))]
         return torch.nonzero(torch.isin(self.shards, few)).flatten()
 
     @property

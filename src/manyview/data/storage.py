@@ -4,7 +4,6 @@ from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING
 
-from manyview.counter import permutation
 from manyview.data.decoding import SHALLOW, TIFFS, decode, header, pages
 from manyview.data.source import Unreadable, note
 from manyview.errors import UserError
@@ -25,7 +24,7 @@ _note_once = cache(note)  # a command opens a set several times
 def storage(files: "ImageFiles") -> Pixels:
     """16 bits for all images where one of some has more than 8, or where a range of values is given. Complains of
     channels and ranges that do not fit now, and not in the middle of an epoch."""
-    some = [(index, files.id(index).lower()) for index in permutation(len(files), _TAG)[:_LOOKED_AT].tolist()]
+    some = [(index, files.id(index).lower()) for index in files.some(_TAG)[:_LOOKED_AT].tolist()]
     camera, deep = files.camera, [index for index, id_ in some if not id_.endswith(SHALLOW) and _is_deep(files, index)]
     pixels = Pixels(camera.channels, bool(deep) or camera.value_range is not None)
     doubtful = deep or [index for index, id_ in some if pixels != RGB or id_.endswith(TIFFS)]

@@ -233,14 +233,14 @@ def keep(shard: Indexed, index: Index) -> None:
         file.write(safetensors.numpy.save(tensors, {_METADATA: _mark(shard, index)}))
 
 
-def kept_state(place: Path) -> tuple[int, Any] | None:
-    """Size and state of the tar whose index is kept there, by its own account."""
+def kept_state(place: Path) -> tuple[int, str] | None:
+    """Size and state of the tar on a server whose index is kept there, by its own account."""
     try:
         with safe_open(place, framework="np") as file:
             _, size, modified, *_ = json.loads((file.metadata() or {})[_METADATA])
     except (SafetensorError, OSError, KeyError, TypeError, ValueError, RecursionError):
         return None
-    return size, modified
+    return (size, modified) if type(size) is int and type(modified) is str else None
 
 
 def load(shard: Indexed) -> Index | None:

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from manyview import counter
 from manyview.bounds import Several
 from manyview.data.source import Source, readable
 from manyview.encoders import FrozenEncoder
@@ -87,7 +86,7 @@ def _view_features(
         )
         for encoder in encoders
     }
-    order = counter.permutation(len(source), reading.seed, _TAG).tolist()
+    order = source.some(reading.seed, _TAG).tolist()
     rows: list[list[Tensor]] = [[] for _ in encoders]
     numbers: list[int] = []
     samples = islice(readable(source, order), protocol.samples)
