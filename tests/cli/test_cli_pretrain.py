@@ -4,12 +4,14 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from PIL import Image
 from running import mistake, mistakes
 
 from manyview.cli import main
 from manyview.methods import described
 from manyview.run.flags import file_flags
+from manyview.run.pretrain import FREE
 
 
 @pytest.mark.parametrize(
@@ -101,3 +103,23 @@ def test_a_runs_own_config_is_a_config_file(run: Path) -> None:
     assert words[words.index("--backbone") + 1] == "resnet18"
     assert words[words.index("--max-steps") + 1] == "2"
     assert "--mask-own" in words
+
+
+def test_help_begins_with_the_flags_that_people_use_first(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        main(["pretrain", "jcl", "--help"])
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= 80
+    first = text.split("Used most:")[1].split("\n\n")[0]
+    names = [line.split()[0] for line in first.splitlines() if line.startswith("  --")]
+    assert names[:4] == ["--data", "--out", "--epochs", "--time"]
+    assert {"--batch-size", "--image-size", "--backbone", "--init", "--preset", "--workers", "--threads"} <= {*names}
+
+
+def test_threads_are_set_and_do_not_make_another_run(run: Path) -> None:
+    assert main(["evaluate", "knn", str(run), "--data", "scenes:64", "--threads", "2", "--no-baselines"]) == 0
+    assert torch.get_num_threads() == 2
+    assert "threads" in FREE

@@ -148,7 +148,7 @@ def finish(run: Path, config: AnyConfig, source: Source, training: Training, *, 
     )
     waits = waits_for(training.device)
     unreadable = UnreadableList(source, run / UNREADABLE)
-    watch = Watch(run, config, training)
+    watch = Watch(run, config, training) if writes else None  # only rank 0 knows when config.json is there
     with ExitStack() as stack:
         pending = stack.enter_context(deferred_signals())  # first, so that the log is closed before signals act again
         log: Log | None = None
@@ -201,7 +201,7 @@ def finish(run: Path, config: AnyConfig, source: Source, training: Training, *, 
                     if log is not None:
                         extra = measured(*looks, config, training) if each is taken else {}
                         log.write(each.step, {"epoch": (each.step + 1) / training.steps_per_epoch, **metrics, **extra})
-                        if warning := watch(extra):
+                        if watch is not None and (warning := watch(extra)):
                             console.print(f"step {done}: {warning}", style="yellow", soft_wrap=True)
                 unread.clear()
                 if log is not None:
