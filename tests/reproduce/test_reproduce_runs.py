@@ -339,7 +339,7 @@ def test_what_is_done_on_one_set_is_not_done_on_another(
 
 def test_images_that_are_not_there_are_one_mistake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words("jcl-fig2c", "/nonexistent", tmp_path)) == 2
-    assert capsys.readouterr().err.startswith("manyview: '/nonexistent' does not exist")
+    assert capsys.readouterr().err.startswith("manyview: --data: '/nonexistent' does not exist")
     assert not list(tmp_path.iterdir())
 
 

@@ -164,12 +164,16 @@ def _moved(facts: Facts, name: str, first: float, last: float) -> tuple[Level, s
     if name == "feature_rank":
         shrunk = last < _SHRUNK * first
         return "warning", "The features use fewer directions." if shrunk else "Accuracy was not measured."
-    # Of the same images before and after: a fall beyond two deviations of one share is clear.
     tested = HELD_OUT * (number(facts.data.get("samples")) or 1.0) if name == "knn" else facts.contrast.get("samples")
-    clear = max(_CLEAR, 2 * math.sqrt(first * (1 - first) / (number(tested) or 1.0)))
+    clear = clear_change(first, number(tested) or 1.0)
     if last - first > clear:
         return "good", "Yes."
     return ("problem", "No, it is worse.") if first - last > clear else ("warning", "There is no clear difference.")
+
+
+def clear_change(share: float, samples: float) -> float:
+    """How far a share of the same images has to move until it is clear: beyond two deviations of chance."""
+    return max(_CLEAR, 2 * math.sqrt(share * (1 - share) / samples))
 
 
 def _gentler(facts: Facts, knn: tuple[float, list[float]] | None) -> str:

@@ -19,6 +19,7 @@ from manyview import distributed
 from manyview.atomic import replacing
 from manyview.config import AnyConfig, plain
 from manyview.data import Loader, Source
+from manyview.diagnose.facts import LOOKS
 from manyview.diagnose.monitor import ContrastMonitor
 from manyview.encoders import FrozenEncoder, Weights, load, random_like
 from manyview.encoders.files import card_as_text, write
@@ -35,7 +36,7 @@ from manyview.run.loggers import open_loggers
 from manyview.run.place import place_for
 from manyview.run.saved import read_settings, saved_config
 from manyview.run.signals import deferred_signals
-from manyview.run.start import LOOKS, Watch, told
+from manyview.run.start import Watch, told
 from manyview.run.trial import planned
 from manyview.run.unreadable import UnreadableList
 from manyview.train import NotFinite, Taken, read, train

@@ -1,30 +1,21 @@
 """Whether a run that began from given weights is still at least as good as these."""
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from manyview.config import AnyConfig
+from manyview.diagnose.facts import LOOKS
+from manyview.diagnose.verdict import clear_change
+from manyview.diagnose.words import look
 from manyview.run.build import Training
 from manyview.run.files import read_config
 
-# What is looked at before the first step and after it: how it is called, and how written.
-LOOKS = {
-    "knn": ("kNN accuracy", ".1%"),
-    "recognised": ("views recognised", ".1%"),
-    "feature_rank": ("rank of the features", ".1f"),
-}
-DEVIATIONS = 2.0  # of chance, beyond which a share has fallen
 FALLEN_RANK = 0.5  # of the rank at the start: the rest of the directions is gone
 
 
 def told(name: str, values: Mapping[str, float]) -> str:
-    return f"{LOOKS[name][0]} {written(name, values)}"
-
-
-def written(name: str, values: Mapping[str, float]) -> str:
-    return format(values[name], LOOKS[name][1])
+    return f"{LOOKS[name]} {look(name, values[name])}"
 
 
 def start_of(run: Path) -> dict[str, float]:
@@ -39,7 +30,7 @@ def fallen(start: Mapping[str, float], now: Mapping[str, float], samples: Mappin
     is an accuracy, it alone decides."""
     names = [name for name in LOOKS if name in start and name in now]
     return [
-        f"{told(name, now)}, at the start {written(name, start)}"
+        f"{told(name, now)}, at the start {look(name, start[name])}"
         for name in (["knn"] if "knn" in names else names)
         if now[name] < floor(name, start[name], samples.get(name, 0))
     ]
@@ -49,7 +40,7 @@ def floor(name: str, value: float, samples: int) -> float:
     """The value below which a look has clearly fallen."""
     if name == "feature_rank":
         return FALLEN_RANK * value
-    return value - DEVIATIONS * math.sqrt(2 * value * (1 - value) / max(1, samples))
+    return value - clear_change(value, max(1, samples))
 
 
 class Watch:
