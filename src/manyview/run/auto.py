@@ -26,7 +26,7 @@ PART = 32  # samples that share batch statistics where batches are split, as on 
 FEWEST_SPLIT = 8  # samples of a batch that is split
 YOUNG = 256  # keys in a queue that may hold more than an eighth of the samples
 FEW = 8 * YOUNG
-SHORT, LONG = 32_000, 400_000  # samples seen in a run without a GPU, if the epochs allow
+SHORT, LONG = 64_000, 800_000  # views seen in a run without a GPU, if the epochs allow
 LONG_ON_GPU = 40_000_000
 FEWEST_EPOCHS, MOST_EPOCHS, GPU_EPOCHS = 20, 400, 200
 
@@ -152,9 +152,10 @@ def choose_length(choices: Choices, source: Source, views: int, *, large: bool, 
     """`slow`: a network that is too much for a processor and 20 epochs of many images."""
     n = len(source)
     if choices.asked.run.time is None and choices.asked.optim.max_steps is None:
-        few, many = (GPU_EPOCHS, LONG_ON_GPU) if large else (FEWEST_EPOCHS, LONG if slow else n * FEWEST_EPOCHS)
-        epochs = min(MOST_EPOCHS, max(few, -(-SHORT // n)))
-        epochs = max(1, min(epochs, many // n)) if epochs * n > max(many, SHORT) else epochs
+        short, long = SHORT // views, LONG // views  # samples
+        few, many = (GPU_EPOCHS, LONG_ON_GPU) if large else (FEWEST_EPOCHS, long if slow else n * FEWEST_EPOCHS)
+        epochs = min(MOST_EPOCHS, max(few, -(-short // n)))
+        epochs = max(1, min(epochs, many // n)) if epochs * n > max(many, short) else epochs
         choices.choose("optim", "epochs", epochs, f"{epochs * n:,} samples seen")
     batch = choices.config.optim.batch_size
     per_epoch = max(1, n // batch)
