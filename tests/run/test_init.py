@@ -155,7 +155,7 @@ def test_the_settings_of_the_weights_hold_unless_flags_differ(source: Path, tmp_
         parsed = parse_run(find("jcl"), [*words, "--preset", preset])
         assert parsed.weights is not None
         assert parsed.config.encoder.backbone == "tiny"
-        assert parsed.config.optim.backbone_lr == pytest.approx(0.1 * parsed.config.optim.lr)
+        assert parsed.config.optim.backbone_lr == pytest.approx(0.3 * parsed.config.optim.lr)
         assert parsed.config.optim.warmup_head_epochs > 0
         assert parsed.reasons["backbone"] == "that of --init"
     longer = parse_run(find("jcl"), [*words, "--max-steps", "160"])  # of 4 to an epoch

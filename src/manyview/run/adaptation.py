@@ -13,7 +13,7 @@ from manyview.run import pace
 from manyview.run.choices import Choices
 
 OF_INIT = "that of --init"
-BACKBONE_SHARE = 0.1  # of the learning rate: what is learnt already should change slowly, what is random fast
+BACKBONE_SHARE = 0.3  # of the learning rate: what is learnt already should change more slowly than what is random
 HEAD_SHARE = 0.05  # of the run, in which the head learns alone
 
 
