@@ -73,7 +73,8 @@ def pretrain(
         return resume(run, kind, config, source, console)
     # All that can fail comes before anything is written: a wrong flag leaves nothing behind.
     asked = config.run.time
-    config, trial = planned(kind, config, source, reasons, time.perf_counter() if began is None else began)
+    began = time.perf_counter() if began is None else began
+    config, trial = planned(kind, config, source, reasons, began, console)
     training = build(kind, config, source, weights=weights)
     if config.run.dry_run:
         announce(kind, config, source, training, console, reasons, trial)

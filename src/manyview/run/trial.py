@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from rich.console import Console
 
 from manyview import distributed
 from manyview.config import AnyConfig
@@ -18,12 +19,15 @@ from manyview.run.adaptation import head_epochs
 from manyview.run.build import Training, build
 from manyview.run.choices import AS_ASKED
 from manyview.run.duration import seconds
+from manyview.run.log import busy
 from manyview.train import NotFinite, train
 
 WARM_UP, FEWEST, LIMIT = 2, 4, 2.0  # steps before the clock starts; steps and seconds that are timed
-SHARE, LONGEST_TRIAL = 0.05, 30.0  # of --time, for the trial; seconds
+PATIENCE = 30.0  # seconds after which one timed step is enough: large networks take a minute for each without a GPU
+SHARE, LONGEST_TRIAL = 0.05, 30.0  # of --time, for the steps that are timed; seconds
 WORTH_A_TRIAL = 100  # steps: shorter runs are over before one would know
 ENDLESS = 1_000_000_000  # steps, of a trial whose run has no end yet
+MEASURING = "measuring how long a step takes"
 END, END_VIEWS = 10.0, 8192  # seconds for the last evaluation and the page, and views that are looked at for them
 
 
@@ -45,9 +49,11 @@ class Trial:
         return max(1, int((duration - self.total(0, looked_at)) / self.step))
 
 
-def try_out(kind: type[Method], config: AnyConfig, source: Source, *, limit: float = LIMIT) -> Trial:
-    """Takes some steps of the run with networks that are thrown away, for `limit` seconds and not much longer. All
-    ranks call it, and get the same answer."""
+def try_out(
+    kind: type[Method], config: AnyConfig, source: Source, *, limit: float = LIMIT, patience: float = PATIENCE
+) -> Trial:
+    """Takes some steps of the run with networks that are thrown away. They are timed for `limit` seconds, and all of
+    them take little more than `patience` seconds. All ranks call it, and get the same answer."""
     training = build(kind, config, source, looks=False)
     loader = Loader(
         source,
@@ -73,15 +79,18 @@ def try_out(kind: type[Method], config: AnyConfig, source: Source, *, limit: flo
     )
     # The readers have some batches ready before the first step, which makes as many steps faster than the others.
     warm = min(WARM_UP + 2 * loader.workers, training.steps - 1)
-    began, spent, timed = time.perf_counter(), 0.0, 0
+    first = began = time.perf_counter()
+    spent, timed = 0.0, 0
     with suppress(NotFinite):  # which the run itself will meet and explain
         for taken in steps:
             taken.values.tolist()  # waits for the device
-            if taken.step < warm:
-                began = time.perf_counter()
+            now = time.perf_counter()
+            slow = distributed.anyone(now - first > patience)
+            if taken.step < warm and not slow:
+                began = now
                 continue
-            timed, spent = timed + 1, time.perf_counter() - began
-            if distributed.anyone(timed >= FEWEST and spent > limit):
+            timed, spent = timed + 1, now - began
+            if slow or distributed.anyone(timed >= FEWEST and spent > limit):
                 break
     del steps  # ends the readers
     step = agreed(spent / max(1, timed))
@@ -95,16 +104,21 @@ def agreed(number: float) -> float:
 
 
 def planned(
-    kind: type[Method], config: AnyConfig, source: Source, reasons: Mapping[str, str], began: float
+    kind: type[Method], config: AnyConfig, source: Source, reasons: Mapping[str, str], began: float, console: Console
 ) -> tuple[AnyConfig, Trial | None]:
     """The configuration with as many steps as fit into --time, which counts from `began`; and what a trial showed,
     where the run is long enough to need one."""
     steps, per_epoch = pace.length(config, len(source))
     if config.run.time is None:
-        return config, try_out(kind, config, source) if steps >= WORTH_A_TRIAL else None
+        if steps < WORTH_A_TRIAL:
+            return config, None
+        with busy(console, MEASURING):
+            return config, try_out(kind, config, source)
     duration = seconds(config.run.time)
     endless = replace(config, optim=replace(config.optim, max_steps=ENDLESS))
-    trial = try_out(kind, endless, source, limit=min(LONGEST_TRIAL, SHARE * duration))
+    limit = min(LONGEST_TRIAL, SHARE * duration)
+    with busy(console, MEASURING):
+        trial = try_out(kind, endless, source, limit=limit, patience=2 * limit)
     left = agreed(duration - (time.perf_counter() - began))
     paced = partial(_paced, config, reasons, per_epoch, kind.view_count(config.method), len(source))
     # What is looked at depends on the steps, and the steps on what is left of the time.

@@ -1,0 +1,47 @@
+"""What a run will take is told after a few steps."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from manyview.cli import main
+from manyview.methods import find
+from manyview.run import trial
+from manyview.run.flags import parse_run
+
+FLAGS = ["--data", "scenes:64", "--batch-size", "8", "--image-size", "8", "--workers", "0", "--max-steps", "400"]
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The steps of a trial."""
+    found, train = list[int](), trial.train
+
+    def counted(*words: Any, **flags: Any) -> Iterator[Any]:
+        for each in train(*words, **flags):
+            found.append(each.step)
+            yield each
+
+    monkeypatch.setattr(trial, "train", counted)
+    return found
+
+
+@pytest.mark.parametrize(("limit", "patience", "steps"), [(0.0, 60.0, trial.WARM_UP + trial.FEWEST), (0.0, 0.0, 1)])
+def test_slow_steps_are_not_repeated(
+    limit: float, patience: float, steps: int, taken: list[int], tmp_path: Path
+) -> None:
+    """Where one takes a minute, nobody waits for six of them."""
+    config, source, *_ = parse_run(find("simclr"), [*FLAGS, "--out", str(tmp_path / "run")])
+    found = trial.try_out(find("simclr"), config, source, limit=limit, patience=patience)
+    assert taken == list(range(steps))
+    assert found.step > 0
+
+
+def test_a_dry_run_says_what_it_is_busy_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "run"
+    assert main(["pretrain", "simclr", *FLAGS, "--out", str(run), "--dry-run"]) == 0
+    text = capsys.readouterr().out
+    assert text.index("measuring how long a step takes") < text.index("measured just now")
+    assert not run.exists()
