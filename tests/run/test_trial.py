@@ -10,6 +10,7 @@ from manyview.cli import main
 from manyview.methods import find
 from manyview.run import trial
 from manyview.run.flags import parse_run
+from manyview.train import train
 
 FLAGS = ["--data", "scenes:64", "--batch-size", "8", "--image-size", "8", "--workers", "0", "--max-steps", "400"]
 
@@ -17,14 +18,14 @@ FLAGS = ["--data", "scenes:64", "--batch-size", "8", "--image-size", "8", "--wor
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The steps of a trial."""
-    found, train = list[int](), trial.train
+    found = list[int]()
 
     def counted(*words: Any, **flags: Any) -> Iterator[Any]:
         for each in train(*words, **flags):
             found.append(each.step)
             yield each
 
-    monkeypatch.setattr(trial, "train", counted)
+    monkeypatch.setattr("manyview.run.trial.train", counted)
     return found
 
 
