@@ -1,5 +1,9 @@
+import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import pytest
 import torch
@@ -34,14 +38,25 @@ def test_a_crash_while_writing_leaves_the_previous_one_loadable(
     checkpoint.save(tmp_path, 1, state(1), keep=1)
 
     def full(*_: object) -> None:
-        raise OSError("no space left on device")
+        raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(UserError, match=r"\(No space left on device\): make room, then continue with `manyview resume"):
         checkpoint.save(tmp_path, 2, state(2), keep=1)
     assert float(checkpoint.load(checkpoint.latest(tmp_path))["weights"][0]) == 1
     assert float(checkpoint.load(tmp_path / "latest.pt")["weights"][0]) == 1
     assert not list(tmp_path.glob(".step-*"))
+
+
+def test_a_disk_that_fills_up_while_torch_writes_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def full(_: Path) -> Iterator[IO[bytes]]:
+        with open("/dev/full", "wb", buffering=0) as file:
+            yield file
+
+    monkeypatch.setattr(checkpoint, "replacing", full)
+    with pytest.raises(UserError, match=rf"\(No space left on device\): make room, then remove {tmp_path.parent} and"):
+        checkpoint.save(tmp_path, 2, state(2), keep=1)
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:

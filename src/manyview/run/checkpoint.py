@@ -14,8 +14,16 @@ from manyview.run.files import kept
 def save(directory: Path, step: int, state: dict[str, Any], *, keep: int) -> Path:
     """Writes the file of this step, points `latest.pt` at it, and only then removes all but the newest `keep`."""
     path = directory / f"step-{step:08d}.pt"
-    with replacing(path) as file:
-        torch.save(state, file)
+    try:
+        with replacing(path) as file:
+            torch.save(state, file)
+    except (OSError, RuntimeError) as error:  # torch hides what the disk said behind an error of its own
+        reason = error if isinstance(error, OSError) else error.__context__
+        if not isinstance(reason, OSError):
+            raise
+        run = directory.parent
+        then = f"continue with `manyview resume {run}`" if kept(directory) else f"remove {run} and start again"
+        raise UserError(f"{path} cannot be written ({reason.strerror}): make room, then {then}") from error
     link = directory / f".latest.{os.getpid()}"
     link.unlink(missing_ok=True)
     link.symlink_to(path.name)
@@ -30,7 +38,8 @@ def latest(directory: Path) -> Path:
     """The newest checkpoint. `latest.pt` is the same file under a fixed name, for scripts."""
     paths = kept(directory)
     if not paths:
-        raise UserError(f"{directory} has no checkpoint: start the run with `manyview pretrain`")
+        run = directory.parent
+        raise UserError(f"{run} has no checkpoint: remove it, and start the run again with `manyview pretrain`")
     return paths[-1]
 
 
