@@ -152,6 +152,13 @@ def test_what_is_needed_is_told_in_one_line() -> None:
     assert read(Command[Group], ["--wrong", "a", "--data", "b"], prog="try").missing == ()
 
 
+def test_a_flag_without_a_usable_value_is_neither_given_nor_missing() -> None:
+    found = said("--data", "--rate", "fast", "--fast")
+    assert found.problems == ("--data has no value: it must be a text", "--rate fast must be a number, such as 0.3")
+    assert found.missing == ()
+    assert found.given == {"fast"}
+
+
 def test_words_of_another_command_are_left_as_they_are() -> None:
     found = said("--data", "x", "--new_flag", "a", "b", "--fast", "--other=3", shares=True)
     assert found.left == ("--new_flag", "a", "b", "--other=3")

@@ -51,6 +51,13 @@ def test_mistakes_cost_one_line_each(capsys: pytest.CaptureFixture[str], tmp_pat
     assert not (tmp_path / "out").exists()
 
 
+def test_a_path_that_the_system_refuses_costs_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    name = "x" * 5000
+    ending = "is refused (File name too long): check the path, who may use it, and the room on its disk"
+    assert mistake(capsys, "pretrain", "jcl", "--data", name, "--out", "out") == f"{name} {ending}"
+    assert mistake(capsys, "evaluate", "knn", name, "--data", "scenes:64") == f"{name}/start.safetensors {ending}"
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

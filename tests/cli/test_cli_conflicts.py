@@ -36,6 +36,18 @@ def test_what_is_known_without_the_data_is_told_at_once(tmp_path: Path, capsys: 
     assert all(line.startswith(start) for line, start in zip(lines, starts, strict=True))
 
 
+def test_flags_that_decide_the_defaults_of_others_are_told_with_other_mistakes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = mistakes(capsys, "pretrain", "jcl", "--data", "--out", "--config", "--preset", "--lr", "fast")
+    starts = ["--data has no value", "--out has no value", "--config has no value", "--preset has no value"]
+    assert [line.partition(":")[0] for line in lines] == [*starts, "--lr fast must be a number, such as 0.06"]
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    words = ["--config", str(tmp_path / "deep.json"), "--data", "scenes", "--out", str(tmp_path / "out")]
+    assert "deep.json cannot be read (maximum recursion" in mistake(capsys, "pretrain", "jcl", *words)
+    assert mistakes(capsys, "views", "--samples", "0")[1:] == ["--samples 0 must be greater than 0"]
+
+
 def test_other_commands_tell_all_at_once_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     here, there = str(tmp_path / "none"), str(tmp_path / "neither")
     words = ["knn", "--data", here, "--test-data", there, "--k", "0", "--temperature", "warm", "--images-per-pass", "0"]

@@ -111,9 +111,17 @@ def test_a_folder_of_the_hub_says_what_it_is(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"architecture": "hf-hub:someone/else"}))
     with pytest.raises(UserError, match="timm does not know"):
         open_weights(tmp_path)
-    (tmp_path / "config.json").write_text("[1")
-    with pytest.raises(UserError, match="is not that of a timm model"):
-        open_weights(tmp_path)
+    said = {"architecture": "resnet14t", "mean": [0.5] * 3, "std": [1.0] * 3, "input_size": [3, 64, 64]}
+    wrong: list[dict[str, Any]] = [
+        {"input_size": [3, 64, 1e999]},
+        {"input_size": [3, 64, 1 << 40]},
+        {"mean": [10**400] * 3},
+        {"std": [1.0]},
+    ]
+    for content in ("[1", "[" * 100_000, *(json.dumps({**said, **each}) for each in wrong)):
+        (tmp_path / "config.json").write_text(content)
+        with pytest.raises(UserError, match="is not that of a timm model"):
+            open_weights(tmp_path)
 
 
 def test_a_run_that_is_not_finished_gives_its_latest_checkpoint(

@@ -21,9 +21,9 @@ class Read(Generic[T]):
     """What words say. Where there are problems, the value is whole all the same: the rest of it can be checked, too."""
 
     value: T
-    given: frozenset[str]  # the settings whose flags are given
+    given: frozenset[str]  # the settings whose flags are given, with a value that can be used
     problems: tuple[str, ...]
-    missing: tuple[str, ...]  # flags that are needed
+    missing: tuple[str, ...]  # flags that are needed and not there
     left: tuple[str, ...]  # words that belong to none of the flags
 
 
@@ -66,7 +66,8 @@ def read(
         try:
             values[flag.path] = _converted(flag.kind, found)
         except ValueError:
-            values[flag.path] = flag.default
+            values.pop(flag.path, None)
+            excused.add(flag)
             problems.append(_wrong(flag, " ".join(found)))
     missing = [flag.name for flag in flags if flag.default is NEEDED and not (flag.path in values or flag in excused)]
     value = _assembled(kind, default, values, problems)

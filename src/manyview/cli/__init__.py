@@ -41,9 +41,7 @@ def main(argv: list[str] | None = None) -> int:
             close, known = meant(words[0], COMMANDS), ", ".join(COMMANDS)
             raise UserError(f"no command {words[0]!r}: choose one of {known}{close}")
     except UserError as error:
-        rank = os.environ.get("RANK", "0")
-        for line in str(error).splitlines():
-            print(f"manyview{'' if rank == '0' else f' (rank {rank})'}: {line}", file=sys.stderr)
+        complain(str(error).splitlines())
         return 2
     except Stopped as stop:
         if os.environ.get("RANK", "0") == "0":
@@ -52,10 +50,23 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output, such as head, has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
+    except OSError as error:
+        # A path that may not be looked at, a disk that is full: any file may meet it, so it is told here for all.
+        if error.strerror is None:  # of a library, which means something else
+            raise
+        where = "a file" if error.filename is None else os.fsdecode(error.filename)
+        complain([f"{where} is refused ({error.strerror}): check the path, who may use it, and the room on its disk"])
+        return 2
     except KeyboardInterrupt:
         print("manyview: interrupted", file=sys.stderr)
         return 130
     return 0
+
+
+def complain(lines: list[str]) -> None:
+    rank = os.environ.get("RANK", "0")
+    for line in lines:
+        print(f"manyview{'' if rank == '0' else f' (rank {rank})'}: {line}", file=sys.stderr)
 
 
 def overview() -> None:

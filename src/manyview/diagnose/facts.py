@@ -181,7 +181,7 @@ def _metrics(path: Path) -> tuple[dict[str, Any], ...]:
     for line in _lines(path):
         try:
             row = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(row, dict) and (step := number(row.get("step"))) is not None:
             rows[step] = row

@@ -36,7 +36,7 @@ def card_in(text: str, path: Path) -> Card:
     """The card that a file says it has."""
     try:
         return _parse(text)
-    except (KeyError, RecursionError, TypeError, ValueError, UserError) as error:
+    except (ArithmeticError, KeyError, RecursionError, TypeError, ValueError, UserError) as error:
         raise UserError(f"{path} holds no usable encoder: its metadata is wrong ({error})") from error
 
 
@@ -58,12 +58,8 @@ def _parse(text: str) -> Card:
         raise ValueError(f"backbone {fields['backbone']!r} is unknown")
     if fields["stem"] not in ("standard", "small") or fields["norm"] not in ("batch", "group"):
         raise ValueError(f"stem {fields['stem']!r} or norm {fields['norm']!r} is unknown")
-    size = fields["image_size"]
-    if type(size) is not int or not 1 <= size <= LARGEST_IMAGE:
-        raise ValueError(f"image_size {size!r}")
-    mean, std = _channel_numbers(fields["mean"]), _channel_numbers(fields["std"])
-    if len(mean) != len(std) or min(std) <= 0:
-        raise ValueError(f"std {std} for {len(mean)} channels")
+    size = image_size(fields["image_size"])
+    mean, std = channel_numbers(fields["mean"], fields["std"])
     split = fields.get("split")
     if split is not None and (not isinstance(split, str) or not named_views(split) or len(mean) < 3):
         raise ValueError(f"split {split!r} for {len(mean)} channels")
@@ -85,12 +81,22 @@ def by_name(tensors: dict[str, Tensor], split: str) -> dict[str, Tensor]:
     return tensors
 
 
-def _channel_numbers(values: Any) -> tuple[float, ...]:
-    """As many as the network has input channels, which is how a file tells them."""
-    numbers = tuple(float(value) for value in values)
-    if not 1 <= len(numbers) <= MOST_CHANNELS or not all(abs(number) < 1e6 for number in numbers):
-        raise ValueError(f"{values!r} are not numbers for 1 to {MOST_CHANNELS} channels")
-    return numbers
+def image_size(value: Any) -> int:
+    """A side in pixels."""
+    if type(value) is not int or not 1 <= value <= LARGEST_IMAGE:
+        raise ValueError(f"image_size {value!r}")
+    return value
+
+
+def channel_numbers(mean: Any, std: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Means and deviations: as many as the network has input channels, which is how a file tells them."""
+    means, deviations = (tuple(float(value) for value in values) for values in (mean, std))
+    for numbers in (means, deviations):
+        if not 1 <= len(numbers) <= MOST_CHANNELS or not all(abs(number) < 1e6 for number in numbers):
+            raise ValueError(f"{numbers} are not numbers for 1 to {MOST_CHANNELS} channels")
+    if len(means) != len(deviations) or min(deviations) <= 0:
+        raise ValueError(f"std {deviations} for {len(means)} channels")
+    return means, deviations
 
 
 def fill(network: nn.Module, tensors: Mapping[str, Tensor], file: str | Path, name: str) -> None:

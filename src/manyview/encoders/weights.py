@@ -18,7 +18,7 @@ from torch import Tensor
 from manyview.encoders.backbones import OWN, build_backbone, is_known, once_trained
 from manyview.encoders.encoder import Encoder
 from manyview.encoders.features import Card
-from manyview.encoders.files import METADATA, by_name, card_in, no_match
+from manyview.encoders.files import METADATA, by_name, card_in, channel_numbers, image_size, no_match
 from manyview.errors import UserError
 from manyview.run.files import CHECKPOINTS, ENCODER, kept
 
@@ -136,7 +136,7 @@ def _of_timm_folder(folder: Path) -> Weights:
         if not isinstance(name, str) or not is_known(name):
             raise UserError(f"{folder / 'config.json'} names the network {name!r}, which timm does not know here")
         card = _timm_card(name, settings)
-    except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
+    except (ArithmeticError, OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise UserError(
             f"{folder / 'config.json'} is not that of a timm model ({error!r}): download it anew"
         ) from error
@@ -176,8 +176,8 @@ def _of_timm(asked: str, backbone: str | None) -> Weights:
 
 def _timm_card(name: str, settings: Mapping[str, Any]) -> Card:
     """How timm prepares images for a network."""
-    mean, std = (tuple(map(float, settings[key])) for key in ("mean", "std"))
-    return Card(name.partition(".")[0], "standard", "batch", int(settings["input_size"][-1]), mean, std)
+    mean, std = channel_numbers(settings["mean"], settings["std"])
+    return Card(name.partition(".")[0], "standard", "batch", image_size(settings["input_size"][-1]), mean, std)
 
 
 @contextmanager

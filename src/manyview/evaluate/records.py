@@ -91,7 +91,7 @@ def _entries(path: Path) -> list[Any]:
         return []
     try:
         entries = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is not JSON ({error}): move it away and evaluate again") from error
     if not isinstance(entries, list):
         raise UserError(f"{path} does not hold a list of evaluations: move it away and evaluate again")

@@ -1,10 +1,9 @@
 """From flags and config files to the configuration and the data of a run."""
 
-import argparse
 import json
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -30,6 +29,14 @@ MOST_USED = (
     *("data", "out", "epochs", "time", "batch_size", "image_size", "backbone", "init", "preset", "workers"),
     *("threads", "dry_run"),
 )
+
+
+@dataclass(frozen=True)
+class Early:
+    """The flags on which the defaults of all others depend."""
+
+    config: Path | None = None
+    preset: str = "auto"
 
 
 class Parsed(NamedTuple):
@@ -76,12 +83,9 @@ def parse_run(
     may take a while to open. `prog` is the command that takes the flags, where it is not `pretrain`, and `checks` and
     `others` are its own checks and flags; `opening` gives the images that presets follow."""
     prog = prog or f"manyview pretrain {method.name}"
-    early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    early.add_argument("--config", type=Path)
-    early.add_argument("--preset", default="auto")
-    if (file := early.parse_known_args(words)[0].config) is not None:
+    if (file := read(Early, words, prog=prog, shares=True).value.config) is not None:
         words = [*file_flags(file), *words]
-    asked = early.parse_known_args(words)[0].preset
+    asked = read(Early, words, prog=prog, shares=True).value.preset
     blank = RunConfig(out=NEEDED), DataConfig(data=NEEDED)
     kind = Config[method.Config]  # type: ignore[name-defined]
     if asked_for_help(words):
@@ -102,7 +106,7 @@ def parse_run(
             *broken.values(),
             *needs(found.missing, prog, example),
             *conflicts(method, config, given, lambda: opening(method, config)),
-            *([] if found.missing else checks(config)),
+            *(checks(config) if "out" in given else []),
         ]
     )
     if settled := commits(config):
@@ -160,7 +164,7 @@ def file_flags(path: Path) -> list[str]:
         values = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except FileNotFoundError as error:
         raise UserError(f"--config {path} does not exist: name a TOML or JSON file of flags") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(
             f"--config {path} cannot be read ({error}): it must be a TOML file, or a JSON file with the ending .json"
         ) from error
