@@ -4,6 +4,7 @@ import io
 import json
 import multiprocessing
 import pickle
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -241,13 +242,30 @@ def test_images_are_copied_once_and_again_when_the_file_changes(
     assert "copied 12 images of" in capsys.readouterr().err
     assert reds(second) == [*range(10), *range(60, 72), *range(20, 30)]
     assert reds(first) == list(range(30))  # who has opened them reads on
-    assert len(list((cache / "parquet").iterdir())) == 3
+    assert len(list((cache / "parquet").glob("*.images"))) == 3
     parquet_module._mapped.cache_clear()  # as in a process that comes later
     with pytest.raises(Unreadable, match=r"has changed since it was opened: start again"):
         first.read(10)
     capsys.readouterr()
     open_source(str(root))
     assert capsys.readouterr().err == ""
+
+
+def test_two_commands_that_open_a_new_set_at_once_share_its_copies(tmp_path: Path) -> None:
+    path = labelled(tmp_path / "one.parquet", 30)
+    start, sources = threading.Barrier(2), []
+
+    def command() -> None:
+        start.wait()
+        sources.append(open_source(str(path)))
+
+    commands = [threading.Thread(target=command) for _ in range(2)]
+    for each in commands:
+        each.start()
+    for each in commands:
+        each.join()
+    parquet_module._mapped.cache_clear()
+    assert [reds(source) for source in sources] == [list(range(30))] * 2
 
 
 def test_several_files_are_copied_by_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,7 +281,7 @@ def test_several_files_are_copied_by_processes(tmp_path: Path, monkeypatch: pyte
 def test_a_damaged_copy_is_made_again(tmp_path: Path, cache: Path) -> None:
     path = str(labelled(tmp_path / "one.parquet", 10))
     assert reds(open_source(path)) == list(range(10))
-    (copy,) = (cache / "parquet").iterdir()
+    (copy,) = (cache / "parquet").glob("*.images")
     whole = copy.read_bytes()
     for damaged in (b"", whole[:-1], whole[1:], whole[:-8] + b"\xff" * 8, whole[:-90] + b"\0" + whole[-89:]):
         copy.write_bytes(damaged)

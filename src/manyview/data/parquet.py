@@ -17,7 +17,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from manyview.atomic import replacing
+from manyview.atomic import locked, replacing
 from manyview.data.columns import Table, pyarrow, table, values
 from manyview.data.fieldfiles import Camera
 from manyview.data.folder import ImageFiles, first_image
@@ -169,24 +169,32 @@ def _mark(shard: Shard, lengths: Lengths) -> bytes:
 
 
 def _copied(shard: Shard, column: str) -> Copy:
-    """The images of a parquet file, then their lengths, a mark and their number."""
-    path, lengths = _kept_at(shard, column), [np.zeros(0, dtype=np.int64)]
+    """Made once, also where several commands open a new set at the same time: a second copy in the place of the first
+    would be a change to whoever reads that one."""
+    path = _kept_at(shard, column)
     try:
-        with replacing(path) as file:
-            for array in values(shard.path, column, _ROWS):
-                offsets, content = _buffers(array)
-                file.write(content[offsets[0] : offsets[-1]])
-                lengths.append(np.diff(offsets))
-            whole = np.concatenate(lengths)
-            if len(whole) and not whole.any():
-                raise UserError(
-                    f"'{shard.path}' holds no images, only their paths or nothing: give the directory of the images"
-                )
-            file.write(whole.tobytes() + _mark(shard, whole) + len(whole).to_bytes(8, "little"))
+        with locked(path):
+            return _load(shard, column) or _written(shard, column, path)
     except OSError as error:
         raise UserError(
             f"'{path}' cannot be written ({error.strerror}): set MANYVIEW_CACHE to a directory with room for it"
         ) from error
+
+
+def _written(shard: Shard, column: str, path: Path) -> Copy:
+    """The images of a parquet file, then their lengths, a mark and their number."""
+    lengths = [np.zeros(0, dtype=np.int64)]
+    with replacing(path) as file:
+        for array in values(shard.path, column, _ROWS):
+            offsets, content = _buffers(array)
+            file.write(content[offsets[0] : offsets[-1]])
+            lengths.append(np.diff(offsets))
+        whole = np.concatenate(lengths)
+        if len(whole) and not whole.any():
+            raise UserError(
+                f"'{shard.path}' holds no images, only their paths or nothing: give the directory of the images"
+            )
+        file.write(whole.tobytes() + _mark(shard, whole) + len(whole).to_bytes(8, "little"))
     if Shard.of(shard.path) != shard:
         raise UserError(f"'{shard.path}' changed while it was read: wait until it is written")
     return Copy(Shard.of(path), whole)
