@@ -40,6 +40,14 @@ def test_slow_steps_are_not_repeated(
     assert found.step > 0
 
 
+def test_a_step_that_is_not_finite_is_left_to_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--data", "scenes:64", "--batch-size", "8", "--image-size", "8", "--time", "30s", "--lr", "1e38"]
+    assert main(["pretrain", "simclr", *flags, "--out", str(tmp_path / "run")]) == 2
+    message = capsys.readouterr().err.splitlines()[-1]
+    assert " in step " in message
+    assert "start again with a lower --lr" in message
+
+
 def test_a_dry_run_says_what_it_is_busy_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = tmp_path / "run"
     assert main(["pretrain", "simclr", *FLAGS, "--out", str(run), "--dry-run"]) == 0

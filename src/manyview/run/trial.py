@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -81,7 +80,7 @@ def try_out(
     warm = min(WARM_UP + 2 * loader.workers, training.steps - 1)
     first = began = time.perf_counter()
     spent, timed = 0.0, 0
-    with suppress(NotFinite):  # which the run itself will meet and explain
+    try:
         for taken in steps:
             taken.values.tolist()  # waits for the device
             now = time.perf_counter()
@@ -92,6 +91,8 @@ def try_out(
             timed, spent = timed + 1, now - began
             if slow or distributed.anyone(timed >= FEWEST and spent > limit):
                 break
+    except NotFinite:  # which the run itself will meet and explain
+        timed, spent = timed + 1, time.perf_counter() - began
     del steps  # ends the readers
     step = agreed(spent / max(1, timed))
     view = pace.FORWARD * step / (config.optim.batch_size * kind.view_count(config.method)) * distributed.world_size()
