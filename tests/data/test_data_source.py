@@ -163,4 +163,6 @@ def test_looks_at_far_shards_share_a_few_of_them() -> None:
     assert len(torch.cat(looks).div(1000, rounding_mode="floor").unique()) == 3
     assert looks[0].tolist() != looks[1].tolist()
     assert len(Sharded([1000] * 10, window=2).near) == 2000, "no more than are at hand at once"
+    few = Subset(Sharded([1000] * 100, window=2), torch.arange(3) * 40_000 + 7)
+    assert len(few.some(0)) == 2, "of shards that have samples"
     assert (source.order_in_words, Named("a").order_in_words) == ("shuffled within 4 of 10 shards at a time", "")
