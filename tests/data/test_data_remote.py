@@ -244,6 +244,7 @@ def test_errors_that_pass_are_waited_for(server: Server, capsys: pytest.CaptureF
         ("a-000.tgz", [], r"a-000.tgz' is compressed \(gzip\)"),
         ("a-{0..9999999}.tar", [], r"names more than 100,000 tars: shorten the range"),
         ("a.html", [], r"names '.*a.html', which is no .tar"),
+        ("get.tar?part={0..3}", [], r"get.tar\?part=0' and '.*get.tar\?part=1', which differ behind the path alone"),
         ("b-*.tar", [], r"matches no file that the server lists"),
     ],
 )

@@ -76,8 +76,15 @@ def urls_matching(spec: str) -> dict[str, str]:
         raise UserError(
             f"'{spec}' names '{other}', which is no .tar: name tars, as in '{spec.rstrip('/')}/{{000..099}}.tar'"
         )
-    base = _base(spec)
-    return {_path(url).removeprefix(base): url for url in urls} if urls != [spec] else {"": spec}
+    if urls == [spec]:
+        return {"": spec}
+    base, found = _base(spec), dict[str, str]()
+    for url in urls:
+        if (known := found.setdefault(_path(url).removeprefix(base), url)) != url:
+            raise UserError(
+                f"'{spec}' names '{known}' and '{url}', which differ behind the path alone: give each a path"
+            )
+    return found
 
 
 def _base(pattern: str) -> str:
