@@ -276,7 +276,7 @@ def measured(knn: bool, contrast: bool, config: AnyConfig, training: Training) -
 
 def begin(weights: Weights, config: AnyConfig, training: Training, console: Console) -> dict[str, Any]:
     """What the run starts from, measured as it will be after training."""
-    with console.status(f"measuring {weights.name} before the first step"):
+    with busy(console, f"measuring {weights.name} before the first step"):
         values = measured(True, True, config, training)
     found = {name: values[name] for name in LOOKS if name in values}
     words = ", ".join(told(name, found) for name in found) or "nothing is measured of its features"

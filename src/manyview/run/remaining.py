@@ -41,5 +41,6 @@ class Remaining:
         if not self.recent:
             return None
         coming = {name: self.steps // every - self.done // every for name, every in self.pauses.items()}
-        pauses = sum(cost * coming[name] for name, cost in self.cost.items())
+        # A copy, for the thread that breaks the silence asks too.
+        pauses = sum(cost * coming[name] for name, cost in self.cost.copy().items())
         return (self.steps - self.done) * sum(self.recent) / len(self.recent) + pauses
