@@ -51,6 +51,12 @@ def test_mistakes_cost_one_line_each(capsys: pytest.CaptureFixture[str], tmp_pat
     assert not (tmp_path / "out").exists()
 
 
+def test_paths_are_shown_as_they_are(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    out = tmp_path / "[b]my[" / "views]:x:.png"  # which rich would take for styles and an emoji
+    assert main(["views", "--data", "scenes:8", "--image-size", "8", "--samples", "1", "--out", str(out)]) == 0
+    assert capsys.readouterr().out.startswith(f"{out}: views of 8 px")
+
+
 def test_a_path_that_the_system_refuses_costs_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     name = "x" * 5000
     ending = "is refused (File name too long): check the path, who may use it, and the room on its disk"

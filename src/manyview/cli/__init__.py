@@ -71,10 +71,12 @@ def complain(lines: list[str]) -> None:
 
 def overview() -> None:
     from rich.table import Table
+    from rich.text import Text
 
     from manyview.cli.shared import console
 
-    console.print("[bold]manyview[/]: image representations from many views and many positives, without labels\n")
+    about = ": image representations from many views and many positives, without labels\n"
+    console.print(Text.assemble(("manyview", "bold"), about))
     grid = Table(show_header=False, box=None, padding=(0, 2))
     for name, description in COMMANDS.items():
         grid.add_row(f"manyview {name}", description)

@@ -37,7 +37,7 @@ class Export:
             f"load it: {loading.line}",
         ]
         for line in lines:
-            console.print(line, soft_wrap=True, markup=False, highlight=False)
+            console.print(line, soft_wrap=True, highlight=False)
 
 
 def run(words: list[str]) -> None:

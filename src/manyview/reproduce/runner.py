@@ -102,7 +102,7 @@ def perform(
         words = str(error) if plain else f"{type(error).__name__}: {error}{TRACEBACK}{reason})"
         reason.write_text(f"{error}\n" if plain else traceback.format_exc(), encoding="utf-8")
         outcome.failed[str(job)] = words
-        console.print(f"  failed: {words}", highlight=False, soft_wrap=True, markup=False)
+        console.print(f"  failed: {words}", highlight=False, soft_wrap=True)
         return False
     found = ", ".join(f"{name} {value}" for name, value in rows[-1].items() if name not in job.keys)
     console.print(f"  done: {found}", highlight=False, soft_wrap=True)
@@ -116,7 +116,7 @@ def chatter(directory: Path, console: Console) -> Iterator[Console]:
         yield console
         return
     with open(directory / "log.txt", "a", encoding="utf-8") as file:
-        yield Console(file=file, width=120)
+        yield Console(file=file, width=120, markup=False, emoji=False)
 
 
 class Clock:

@@ -155,7 +155,7 @@ def finish(run: Path, config: AnyConfig, source: Source, training: Training, *, 
         pending = stack.enter_context(deferred_signals())  # first, so that the log is closed before signals act again
         log: Log | None = None
         if writes:
-            tell = partial(console.print, style="yellow", markup=False, soft_wrap=True)
+            tell = partial(console.print, style="yellow", soft_wrap=True)
             loggers = open_loggers(config.run.log_to, run, logged(run), start, tell)
             log = Log(
                 run,
