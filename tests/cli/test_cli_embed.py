@@ -45,9 +45,9 @@ def test_images_that_could_not_be_embedded_are_counted(
         assert len(file["embeddings"]) == 40
 
 
-@pytest.mark.parametrize("terminal", [True, False])
-def test_embedding_shows_its_progress_on_a_terminal(
-    terminal: bool, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("quiet", [True, False])
+def test_one_rank_shows_the_progress_of_embedding(
+    quiet: bool, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown = []
 
@@ -56,9 +56,9 @@ def test_embedding_shows_its_progress_on_a_terminal(
         return embed(*arguments, **settings)
 
     monkeypatch.setattr("manyview.evaluate.embed.embed", noted)
-    monkeypatch.setattr("manyview.cli.embed.console", Console(force_terminal=terminal))
+    monkeypatch.setattr("manyview.cli.embed.console", Console(quiet=quiet))
     assert main(["embed", str(run), "--data", "scenes:64", "--out", str(tmp_path / "features.npz")]) == 0
-    assert shown == [terminal]
+    assert shown == [not quiet]
 
 
 def embedded(tmp_path: Path, spec: str | Path, name: str = "f.npz") -> Any:

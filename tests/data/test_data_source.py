@@ -9,7 +9,7 @@ import torch
 
 from manyview.data import Source, Subset, check_unreadable, holdout
 from manyview.data.missing import Incomplete
-from manyview.data.source import Arrays, Names
+from manyview.data.source import Arrays, Names, track
 from manyview.errors import UserError
 
 
@@ -166,3 +166,14 @@ def test_looks_at_far_shards_share_a_few_of_them() -> None:
     few = Subset(Sharded([1000] * 100, window=2), torch.arange(3) * 40_000 + 7)
     assert len(few.some(0)) == 2, "of shards that have samples"
     assert (source.order_in_words, Named("a").order_in_words) == ("shuffled within 4 of 10 shards at a time", "")
+
+
+def test_what_takes_long_has_lines_in_a_log(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter(range(0, 1000, 7))  # seconds
+    monkeypatch.setattr("manyview.data.source.time.monotonic", lambda: next(clock))
+    assert list(track("abcdefghij", "reading")) == list("abcdefghij")
+    assert list(track(iter("abcdef"), "more")) == list("abcdef")
+    assert list(track("abcdefghij", "hidden", show=False)) == list("abcdefghij")
+    assert capsys.readouterr().err.splitlines() == ["reading: 4 of 10", "reading: 9 of 10", "more: 4"]

@@ -65,7 +65,7 @@ class Embed:
             batch_size=self.images_per_pass,
             workers=self.workers,
             device=pick_device(self.device),
-            progress=console.is_terminal and not console.quiet,
+            progress=not console.quiet,
         )
         lost = len(written.unreadable) + len(left_out_before(source))
         console.print(

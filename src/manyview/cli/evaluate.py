@@ -100,7 +100,6 @@ def run(words: list[str]) -> None:
         batch_size=args.images_per_pass,
         workers=args.workers,
         device=pick_device(args.device),
-        progress=console.is_terminal,
         camera=camera_of(Path(args.run).expanduser(), args.depth_scale, args.intrinsics, args.value_range),
     )
     console.print(table(records))

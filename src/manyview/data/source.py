@@ -4,8 +4,9 @@ import copy
 import hashlib
 import os
 import sys
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -25,6 +26,7 @@ from manyview.fields import FIELDS, IMAGE, RGB, Field, Pixels
 T = TypeVar("T")
 
 UNREADABLE_SHARE = 0.05
+SILENCE = 30.0  # seconds after which a log gets a line
 _HOLDOUT_TAG = b"manyview holdout"
 _NEAR_TAG = 0x6E656172  # "near": keeps the choice of shards apart from everybody else's draws
 _LOOKED_AT = 2048  # samples that looks at a few share, where not all shards are at hand
@@ -342,16 +344,23 @@ def readable(source: Source, numbers: Iterable[int]) -> Iterator[tuple[int, dict
 
 
 def track(items: Iterable[T], description: str, total: int | None = None, *, show: bool = True) -> Iterable[T]:
-    """The items, with a progress bar on a terminal for as long as it takes."""
+    """The items, with a progress bar on a terminal for as long as it takes, and elsewhere a line every 30 s."""
     console = Console(stderr=True)
-    return rich_track(
-        items,
-        escape(description),
-        total=total,
-        console=console,
-        transient=True,
-        disable=not (show and console.is_terminal),
-    )
+    if not show:
+        return items
+    if not console.is_terminal:
+        return _told(items, description, total)
+    return rich_track(items, escape(description), total=total, console=console, transient=True)
+
+
+def _told(items: Iterable[T], description: str, total: int | None) -> Iterator[T]:
+    whole = len(items) if total is None and isinstance(items, Sized) else total
+    told = time.monotonic()
+    for done, item in enumerate(items):
+        if (now := time.monotonic()) - told >= SILENCE:
+            told = now
+            note(f"{description}: {done:,}" + (f" of {whole:,}" if whole is not None else ""))
+        yield item
 
 
 def note(message: str) -> None:

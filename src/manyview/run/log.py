@@ -15,12 +15,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from manyview.atomic import replacing
+from manyview.data.source import SILENCE
 from manyview.run.duration import in_words
 from manyview.run.files import METRICS
 from manyview.run.loggers import Logger
 from manyview.run.remaining import Remaining
-
-SILENCE = 30.0  # seconds
 
 
 @contextmanager
