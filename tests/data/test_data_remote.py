@@ -404,6 +404,27 @@ def test_the_extra_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch)
         open_source("https://host/a.tar")
 
 
+def test_a_connection_to_s3_that_fails_is_tried_again(
+    bucket: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lost = type("ConnectionError", (Exception,), {"__module__": "botocore.exceptions"})
+    closed = type("EndpointConnectionError", (lost,), {"__module__": "botocore.exceptions"})
+    no_login = type("NoCredentialsError", (Exception,), {"__module__": "botocore.exceptions"})
+    info, errors = type(bucket).info, [closed("no route"), closed("no route")]
+
+    def failing(files: Any, *words: Any, **how: Any) -> Any:
+        if errors:
+            raise errors.pop()
+        return info(files, *words, **how)
+
+    monkeypatch.setattr(type(bucket), "info", failing)
+    assert look("s3://bucket/set/a-000.tar").size > 0
+    assert capsys.readouterr().err.count("no route; asking again") == 2
+    errors.append(no_login("no login"))
+    with pytest.raises(UserError, match="cannot be read: no login: check the address, and who may read it"):
+        look("s3://bucket/set/a-000.tar")
+
+
 def outcome(url: str) -> str:
     """What a user sees: how many images, or why not."""
     try:

@@ -24,6 +24,7 @@ _CHUNK = 4 << 20
 _MOST = 100_000  # tars in a set
 _AGAIN = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NO_CONNECTION = {"botocore.exceptions.ConnectionError", "botocore.exceptions.HTTPClientError"}
 _PAGE = re.compile(rb"\s*<(!doctype|html|\?xml)", re.IGNORECASE)
 # What servers call the state of a file, the most exact first.
 _STATES = (
@@ -263,4 +264,10 @@ def _reason(error: BaseException) -> tuple[str, bool]:
         return "the answer broke off", True
     words = re.sub(r" ssl:\w+", "", " ".join(str(error).split())) or type(error).__name__  # aiohttp says it of http too
     ours = isinstance(error, ValueError)  # an address that is none
-    return words, not ours and (isinstance(error, OSError) or type(error).__module__.startswith("aiohttp"))
+    return words, not ours and (isinstance(error, OSError) or _of_network(type(error)))
+
+
+def _of_network(kind: type[BaseException]) -> bool:
+    """Whether it is what a client of HTTP or of S3 raises where a connection fails. Neither may be imported here."""
+    names = [f"{each.__module__}.{each.__name__}" for each in kind.__mro__]
+    return any(name.startswith("aiohttp.") for name in names) or not _NO_CONNECTION.isdisjoint(names)
