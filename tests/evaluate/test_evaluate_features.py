@@ -13,7 +13,7 @@ from manyview.encoders import Card, EncoderConfig, FrozenEncoder, build_backbone
 from manyview.encoders.preparation import Preparation
 from manyview.errors import UserError
 from manyview.evaluate import features as features_module
-from manyview.evaluate.features import extract, extract_all, extract_layers, probe_features
+from manyview.evaluate.features import extract, extract_all, probe_features
 from manyview.evaluate.knn import Knn, knn_accuracy
 
 torch.set_num_threads(1)
@@ -199,7 +199,7 @@ def test_one_pass_gives_all_layers(in_memory: int, monkeypatch: pytest.MonkeyPat
     passes: list[int] = []
     encoder.backbone.register_forward_hook(lambda module, inputs, output: passes.append(len(output)))
     before = set(private_cache.iterdir())
-    found = extract_layers(encoder, source, ["conv2", "fc7", "conv1"], batch_size=3)
+    (found,) = extract_all([encoder], source, ["conv2", "fc7", "conv1"], batch_size=3)
     assert passes == [2, 2, 1]
     assert list(found) == ["conv2", "fc7", "conv1"]
     images = torch.stack([source.images[number] for number in (1, 2, 4, 5, 6)])
@@ -220,7 +220,7 @@ def test_a_disk_without_room_is_a_users_error(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(features_module, "IN_MEMORY", 0)
     monkeypatch.setattr("manyview.evaluate.features.tempfile.TemporaryFile", lambda dir: Full())
     with pytest.raises(UserError, match=r"\(No space left on device\): set MANYVIEW_CACHE .* or ask for fewer"):
-        extract_layers(alexnet(), Memory(3, side=16), ["conv1"])
+        extract_all([alexnet()], Memory(3, side=16), ["conv1"])
 
 
 @pytest.mark.parametrize(

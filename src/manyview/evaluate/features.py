@@ -66,19 +66,11 @@ def extract(encoder: FrozenEncoder, source: Source, **how: Unpack[Pass]) -> Feat
     return found[""]
 
 
-def extract_layers(
-    encoder: FrozenEncoder, source: Source, names: Sequence[str], **how: Unpack[Pass]
-) -> dict[str, Features]:
-    """The same for several layers in one pass over the images, each reduced by `probe_features`."""
-    [found] = extract_all([encoder], source, names, **how)
-    return found
-
-
 def extract_all(
     encoders: Sequence[FrozenEncoder], source: Source, layers: Sequence[str] = (), **how: Unpack[Pass]
 ) -> list[dict[str, Features]]:
-    """Features of several encoders, or of these layers of each, by layer. Every image is read and decoded once, as that
-    often takes longer than the encoders do.
+    """Features of several encoders, or of these layers of each, reduced by `probe_features`, by layer. Every image is
+    read and decoded once, as that often takes longer than the encoders do.
 
     If all of them together could exceed a GiB, they are kept in temporary files, which disappear with the features.
     """
