@@ -181,6 +181,10 @@ def test_an_output_that_cannot_be_is_refused_before_any_image_is_read(tmp_path: 
         embed(never, Memory(4), tmp_path)
     with pytest.raises(UserError, match=r"--out .*file/features.npz cannot be written"):
         embed(never, Memory(4), tmp_path / "file" / "features.npz")
+    with pytest.raises(UserError, match=r"csv ends neither in \.npz nor in \.parquet: let it, or say --format"):
+        embed(never, Memory(4), tmp_path / "features.csv")
+    embed(pixels(8), Memory(4), tmp_path / "features", "npz")
+    assert np.load(tmp_path / "features")["embeddings"].shape[0] == 4
 
 
 def test_a_set_without_a_readable_image_is_refused(tmp_path: Path) -> None:

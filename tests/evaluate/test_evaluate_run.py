@@ -183,7 +183,7 @@ def test_what_cannot_be_compared_is_said_before_the_data_is_opened(run: Path) ->
         evaluate(run, Knn(), "no such data", against=["start"], progress=False)
     with pytest.raises(UserError, match="--against: nowhere does not exist: give a run directory"):
         evaluate(run, Knn(), "no such data", against=["nowhere"], progress=False)
-    with pytest.raises(UserError, match="--layer layer1 is no layer"):  # pixels have none
+    with pytest.raises(UserError, match="--against pixels: pixels have no layers, such as layer1: leave them out"):
         evaluate(run, Knn(), "no such data", layers=["layer1"], against=["pixels"], progress=False)
 
 

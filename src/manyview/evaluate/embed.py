@@ -46,19 +46,19 @@ class Embedded:
 def embed(
     encoder: FrozenEncoder, source: Source, out: str | Path, format: Format | None = None, **how: Unpack[Pass]
 ) -> Embedded:
-    """Writes the features of all readable images, with their ids and, where known, their labels and classes: an .npz
-    file, or a table where `out` ends in .parquet.
+    """Writes the features of all readable images, with their ids and, where known, their labels and classes: arrays, or
+    a table. Without a `format` the ending of `out` says which: .npz or .parquet.
 
     The ranks of a `torchrun` share the work. What is done lies in OUT.parts until OUT is written; the same call goes on
     from there after a crash. The file does not depend on interruptions or on the number of ranks. Rank 0 writes it; the
     others return, with a count of 0, when their share is done.
     """
     out = Path(out)
-    write = _WRITERS[format or ("parquet" if out.suffix == ".parquet" else "npz")]()
     encoder.to(how.get("device"))
     size = how.get("batch_size", 256)
     batches, prepared = in_batches(source, size), str(Preparation(source.size, encoder.image_size))
     with out_file(out, GOES_ON):
+        write = _WRITERS[format or _by_ending(out)]()
         parts = _Parts.begun(
             out,
             {
@@ -101,6 +101,12 @@ def embed(
         shutil.rmtree(parts.folder)
     lost = torch.ones(len(source), dtype=torch.bool).index_fill(0, index, False).nonzero()[:, 0]
     return Embedded(len(index), tuple(lost.tolist()), prepared)
+
+
+def _by_ending(out: Path) -> Format:
+    if out.suffix not in (".npz", ".parquet"):
+        raise UserError(f"--out {out} ends neither in .npz nor in .parquet: let it, or say --format npz")
+    return "parquet" if out.suffix == ".parquet" else "npz"
 
 
 @dataclass(frozen=True)

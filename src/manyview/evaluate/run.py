@@ -61,7 +61,7 @@ def evaluate(
             raise UserError(f"--layer {','.join(layers)}: {each.name} has no layers; take one of {others}")
     trained = run if isinstance(run, FrozenEncoder) else load(run)
     home = None if isinstance(run, FrozenEncoder) else Path(run).expanduser()
-    encoders = {**_others(trained, home, [*["random"] * random, *against], seed), TRAINED: trained}
+    encoders = {**_others(trained, home, [*["random"] * random, *against], layers, seed), TRAINED: trained}
     encoders = {name: _part(name, encoder, views, layers) for name, encoder in encoders.items()}
     if camera is None:
         camera = KINECT_MM if home is None else camera_of(home)
@@ -98,13 +98,17 @@ def evaluate(
     return records
 
 
-def _others(trained: FrozenEncoder, home: Path | None, asked: Sequence[str], seed: int) -> dict[str, FrozenEncoder]:
+def _others(
+    trained: FrozenEncoder, home: Path | None, asked: Sequence[str], layers: Sequence[str], seed: int
+) -> dict[str, FrozenEncoder]:
     """What the trained encoder is compared with, by name."""
     found = {}
     for spec in dict.fromkeys(asked):
         if spec == "random":
             found[spec] = random_like(trained, seed)
         elif spec == PIXELS:
+            if layers:
+                raise UserError(f"--against {PIXELS}: pixels have no layers, such as {layers[0]}: leave them out")
             found[spec] = pixels_for(trained)
         elif spec == "start":
             if home is None or not (home / START).is_file():
