@@ -3,6 +3,7 @@
 import json
 import shutil
 import signal
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ from PIL import Image
 from running import Command, lines, mistake
 
 from manyview.cli import main
-from manyview.encoders import load
+from manyview.encoders import Weights, load, open_weights
+from manyview.errors import UserError
 from manyview.methods import find
 from manyview.run.flags import parse_run
 from manyview.run.start import fallen, start_of
@@ -158,11 +160,31 @@ def test_the_settings_of_the_weights_hold_unless_flags_differ(source: Path, tmp_
         assert parsed.config.optim.backbone_lr == pytest.approx(0.3 * parsed.config.optim.lr)
         assert parsed.config.optim.warmup_head_epochs > 0
         assert parsed.reasons["backbone"] == "that of --init"
+        faster = parse_run(find("jcl"), [*words, "--preset", preset, "--lr", "0.5"]).config.optim
+        assert faster.lr == 0.5
+        assert faster.backbone_lr == pytest.approx(0.15)
     longer = parse_run(find("jcl"), [*words, "--max-steps", "160"])  # of 4 to an epoch
     assert longer.config.optim.warmup_head_epochs == 2
     asked = parse_run(find("jcl"), [*words, "--backbone-lr", "0.5", "--warmup-head-epochs", "0", "--knn-every", "0"])
     assert (asked.config.optim.backbone_lr, asked.config.optim.warmup_head_epochs) == (0.5, 0.0)
     assert asked.config.run.knn_every == 0
+
+
+def test_weights_of_timm_are_those_of_the_network_that_is_meant(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meant = []
+
+    def opened(spec: str, backbone: str | None) -> Weights:
+        meant.append((spec, backbone))
+        return open_weights(source)
+
+    monkeypatch.setattr("manyview.run.adaptation.open_weights", opened)
+    words = [*FLAGS, "--out", str(tmp_path), "--init", "timm"]
+    for more in (["--preset", "auto"], ["--preset", "paper"], ["--preset", "paper", "--backbone", "resnet34"]):
+        with suppress(UserError):  # the weights are none of that network
+            parse_run(find("jcl"), [*words, *more])
+    assert meant == [("timm", "resnet18"), ("timm", "resnet50"), ("timm", "resnet34")]
 
 
 def test_the_statistics_of_the_weights_can_be_kept(

@@ -54,7 +54,7 @@ def choose_training(choices: Choices, source: Source, views: int) -> None:
     """How the weights are kept while a head that knows nothing of them is trained on `views` per sample."""
     per_epoch = pace.length(choices.config, len(source))[1]
     steps = choices.asked.optim.max_steps or choices.config.optim.epochs * per_epoch
-    lr = choices.config.optim.lr
+    lr = (choices.asked if "lr" in choices.given else choices.config).optim.lr
     choices.choose("optim", "backbone_lr", lr * BACKBONE_SHARE, f"{BACKBONE_SHARE:g} × --lr: it is trained already")
     head = head_epochs(steps, per_epoch)
     choices.choose("optim", "warmup_head_epochs", head, f"{HEAD_SHARE:.0%} of the run: the head is new")

@@ -137,8 +137,9 @@ def choose_batch(choices: Choices, method: type[Method], source: Source, machine
         batch = choices.choose("optim", "batch_size", batch, reason)
         if machine.gpu is not None and scaled < 1:
             choices.choose("optim", "lr", base.lr * scaled, "in proportion to the batch")
-    else:
+    else:  # which says it for what follows, too
         batch = choices.asked.optim.encoded_views // views
+        choices.config = replace(choices.config, optim=replace(choices.config.optim, batch_size=batch))
     if method.small(n, views).bn_splits > 1:  # a batch that is normalised as a whole tells which key belongs to it
         own = batch // shares
         parts = max(2, own // PART) if own >= FEWEST_SPLIT else 1

@@ -113,7 +113,7 @@ def parse_run(
         words = [*words, *settled]
         config = read(kind, words, paper, prog=prog).value
     machine = Machine.here(config.run.device)
-    weights = given_weights(config, given, usual(machine))
+    weights = given_weights(config, given, paper.encoder.backbone if asked == "paper" else usual(machine))
     source = opening(method, config)
     card = None if weights is None else weights.card
     reasons: Mapping[str, str] = {}
