@@ -84,6 +84,8 @@ def test_the_commands_of_the_readme(
         (labelled / f"class{number % 2}").mkdir(parents=True, exist_ok=True)
         (labelled / f"class{number % 2}" / path.name).symlink_to(path)
     assert main(["pretrain", "jcl", "--data", photos, "--out", run, *BRIEF]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "evaluate recognise" in said.partition("report: ")[2]  # the command that answers
     assert main(["resume", run]) == 0
     assert main(["evaluate", "recognise", run, "--data", photos, "--workers", "0"]) == 0
     assert main(["evaluate", "knn", run, "--data", str(labelled), "--workers", "0"]) == 0

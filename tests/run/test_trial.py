@@ -41,7 +41,7 @@ def test_slow_steps_are_not_repeated(
 
 
 def test_a_step_that_is_not_finite_is_left_to_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    flags = ["--data", "scenes:64", "--batch-size", "8", "--image-size", "8", "--time", "30s", "--lr", "1e38"]
+    flags = ["--data", "scenes:64", "--batch-size", "8", "--image-size", "8", "--time", "10m", "--lr", "1e38"]
     assert main(["pretrain", "simclr", *flags, "--out", str(tmp_path / "run")]) == 2
     message = capsys.readouterr().err.splitlines()[-1]
     assert " in step " in message
@@ -54,3 +54,8 @@ def test_a_dry_run_says_what_it_is_busy_with(tmp_path: Path, capsys: pytest.Capt
     text = capsys.readouterr().out
     assert text.index("measuring how long a step takes") < text.index("measured just now")
     assert not run.exists()
+
+
+def test_a_time_that_is_too_short_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pretrain", "simclr", *FLAGS[:-2], "--time", "1s", "--out", str(tmp_path / "run"), "--dry-run"]) == 0
+    assert "--time 1s is too short" in capsys.readouterr().out

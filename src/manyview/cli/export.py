@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from manyview.arguments import Positional
-from manyview.cli.shared import console, parsed
+from manyview.bounds import Positive
+from manyview.cli.shared import console, parsed, use_threads
 
 
 @dataclass(frozen=True)
@@ -20,10 +21,13 @@ class Export:
     """`torchvision`, `timm`: state dict with their names. `safetensors`: manyview's own file, with image size and
     normalisation. `onnx`: a graph for any runtime, checked against onnxruntime. `hf`: a folder for the Hugging Face
     hub, which timm loads. `detectron2`: a ResNet for its detectors, with the names of MoCo's converter."""
+    threads: Annotated[int | None, Positive] = None
+    """Threads that compute. Default: one per core."""
 
     def __call__(self) -> None:
         from manyview.export import export
 
+        use_threads(self.threads)
         written = export(self.run, self.out, self.format)
         card, loading = written.card, written.loading
         mean, std = (" ".join(f"{number:.4g}" for number in numbers) for numbers in (card.mean, card.std))

@@ -3,7 +3,7 @@
 import time
 
 from manyview.arguments import asked_for_help
-from manyview.cli.shared import console, first_word, listed, ranks, use_threads
+from manyview.cli.shared import conclude, console, first_word, listed, ranks, use_threads
 from manyview.errors import complaints
 from manyview.methods import described, find
 
@@ -27,4 +27,4 @@ def run(words: list[str]) -> None:
 
         directory = pretrain(method, config, source, console, weights=weights, reasons=reasons, began=began)
         if directory is not None:
-            console.print(f"report: {directory / 'report.html'}", soft_wrap=True)
+            conclude(directory)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from manyview.arguments import Positional
 from manyview.bounds import NotNegative, Positive
-from manyview.cli.shared import console, parsed, ranks, use_threads
+from manyview.cli.shared import conclude, console, parsed, ranks, use_threads
 from manyview.run.files import LoggerName
 
 
@@ -46,9 +46,7 @@ class Resume:
             config = replace(config, data=replace(config.data, **moved), run=replace(config.run, **other))
             check_loggers(config.run.log_to)
             source = open_training(method, config)
-            console.print(
-                f"report: {resume(self.run, method, config, source, console) / 'report.html'}", soft_wrap=True
-            )
+            conclude(resume(self.run, method, config, source, console))
 
 
 def run(words: list[str]) -> None:

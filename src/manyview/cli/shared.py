@@ -1,12 +1,14 @@
 """What several commands use."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from manyview import bounds
 from manyview.arguments import asked_for_help, explain, needs, read
@@ -15,8 +17,11 @@ from manyview.errors import UserError, complaints, naming, refuse
 
 if TYPE_CHECKING:
     from manyview.data import Source
+    from manyview.diagnose.finding import Finding
 
 T = TypeVar("T")
+
+COLOURS = {"problem": "red", "warning": "yellow", "good": "green", "normal": "none", "unknown": "dim"}
 
 console = Console(markup=False, emoji=False)  # paths and patterns may hold brackets and colons
 
@@ -72,6 +77,28 @@ def listed(what: str, choices: Mapping[str, str], usage: str) -> None:
     for name, description in choices.items():
         grid.add_row(name, description)
     console.print(grid)
+
+
+def in_lines(findings: "Iterable[Finding]") -> Table:
+    grid = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    grid.add_column()
+    grid.add_column(overflow="fold")  # a command with a long path can still be copied
+    for finding in findings:
+        grid.add_row(Text(finding.level, COLOURS[finding.level]), Text(f"{finding.about}: {finding.text}"))
+        if finding.advice:
+            grid.add_row("", Text(f"→ {finding.advice}"))
+    return grid
+
+
+def conclude(run: Path) -> None:
+    """The last lines of a run: its page, and whether it was worth it, or the command that finds out."""
+    from manyview.diagnose.facts import read_facts
+    from manyview.diagnose.verdict import verdict
+    from manyview.run.files import PAGE
+
+    if not console.quiet:  # else it is another rank that tells
+        console.print(f"report: {run / PAGE}", soft_wrap=True)
+        console.print(in_lines(verdict(read_facts(run))))
 
 
 def names(text: str | None) -> list[str]:

@@ -115,7 +115,7 @@ def planned(
             return config, None
         with busy(console, MEASURING):
             return config, try_out(kind, config, source)
-    duration = seconds(config.run.time)
+    asked, duration = config.run.time, seconds(config.run.time)
     endless = replace(config, optim=replace(config.optim, max_steps=ENDLESS))
     limit = min(LONGEST_TRIAL, SHARE * duration)
     with busy(console, MEASURING):
@@ -125,6 +125,9 @@ def planned(
     # What is looked at depends on the steps, and the steps on what is left of the time.
     config = paced(trial.steps_within(left))
     steps = trial.steps_within(left, pace.looked_at(config, config.optim.max_steps or 0, per_epoch, len(source)))
+    if steps == 1 and trial.total(1, 0) > left:
+        words = f"--time {asked} is too short for a step, the last evaluation and the page: one step is taken"
+        console.print(words, style="yellow", soft_wrap=True)
     return paced(steps), trial
 
 
