@@ -8,7 +8,7 @@ from manyview.arguments import Called, Positional, asked_for_help
 from manyview.bounds import NotNegative, Positive
 from manyview.cli.shared import console, first_word, listed, names, parsed, use_threads
 from manyview.evaluate import described, find
-from manyview.run.files import START
+from manyview.run.files import PAGE, START
 
 if TYPE_CHECKING:
     from manyview.evaluate.protocol import Protocol
@@ -103,6 +103,8 @@ def run(words: list[str]) -> None:
         camera=camera_of(Path(args.run).expanduser(), args.depth_scale, args.intrinsics, args.value_range),
     )
     console.print(table(records))
+    if (Path(args.run).expanduser() / PAGE).is_file():
+        console.print(f"`manyview report {args.run}` writes it on the page of the run", soft_wrap=True)
 
 
 def baselines(args: Args["Protocol"]) -> list[str]:
