@@ -1,12 +1,13 @@
 """The command line. What a command needs is imported when the command is called."""
 
+import io
 import os
 import signal
 import sys
 from importlib import import_module
 
 from manyview.allocator import keep_freed_memory
-from manyview.errors import Stopped, UserError, meant
+from manyview.errors import Stopped, UserError, meant, printable
 
 __all__ = ["COMMANDS", "main"]
 
@@ -27,6 +28,8 @@ COMMANDS = {
 def main(argv: list[str] | None = None) -> int:
     """Runs one command. Each of a user's mistakes is one line on stderr, and the exit code 2."""
     keep_freed_memory()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr is: names of files may hold what is no text
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         if not words or words[0] in ("-h", "--help"):
@@ -43,7 +46,7 @@ def main(argv: list[str] | None = None) -> int:
     except UserError as error:
         rank = os.environ.get("RANK", "0")
         for line in str(error).splitlines():
-            print(f"manyview{'' if rank == '0' else f' (rank {rank})'}: {line}", file=sys.stderr)
+            print(f"manyview{'' if rank == '0' else f' (rank {rank})'}: {printable(line)}", file=sys.stderr)
         return 2
     except Stopped as stop:
         if os.environ.get("RANK", "0") == "0":
@@ -63,7 +66,8 @@ def overview() -> None:
 
     from manyview.cli.shared import console
 
-    console.print("[bold]manyview[/]: image representations from many views and many positives, without labels\n")
+    console.print("manyview", style="bold", end="")
+    console.print(": image representations from many views and many positives, without labels\n")
     grid = Table(show_header=False, box=None, padding=(0, 2))
     for name, description in COMMANDS.items():
         grid.add_row(f"manyview {name}", description)

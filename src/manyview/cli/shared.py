@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-console = Console()
+console = Console(markup=False, emoji=False)  # names of files may look like either
 
 
 def parsed(kind: type[T], words: list[str], *, command: str = "", about: str = "") -> T:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Column
 from rich.table import Table as Grid
+from rich.text import Text
 
 from manyview.data import open_source
 from manyview.errors import Stopped, UserError
@@ -27,7 +27,7 @@ def list_recipes(console: Console) -> None:
     columns = Column("recipe", no_wrap=True), "what", Column("laptop, one seed", no_wrap=True)
     grid = Grid(*columns, box=SIMPLE_HEAD, pad_edge=False, padding=(0, 2, 0, 0))
     for recipe in RECIPES.values():
-        grid.add_row(recipe.name, f"{escape(recipe.where)}: {escape(recipe.title)}", cost(recipe))
+        grid.add_row(recipe.name, f"{recipe.where}: {recipe.title}", cost(recipe))
     console.print(grid)
     console.print(
         "Times: CIFAR-10, two quiet cores. Recipes that share --results or --out share their runs. "
@@ -65,11 +65,12 @@ def reproduce(recipe: Recipe, setting: Setting, out: Path, results: Path, consol
     if outcome.done:
         write_files(recipe, found, outcome, out, page.parent)
         for table in recipe.shown(found):
-            grid = Grid(*map(escape, table.header), title=escape(table.caption), title_justify="left")
+            grid = Grid(*table.header, title=table.caption, title_justify="left")
             for row in table.rows:
-                grid.add_row(*map(escape, row))
+                grid.add_row(*row)
             console.print(grid)
-        console.print(f"[bold]Claim:[/] {escape(recipe.claim)}\n[bold]Here:[/] {escape(recipe.verdict(found))}")
+        claim, verdict = f" {recipe.claim}\n", f" {recipe.verdict(found)}"
+        console.print(Text.assemble(("Claim:", "bold"), claim, ("Here:", "bold"), verdict))
         console.print(f"page: {page}", soft_wrap=True)
     complain(recipe, outcome)
     return page
@@ -93,7 +94,7 @@ def announce(recipe: Recipe, setting: Setting, out: Path, store: Store, console:
     jobs = recipe.jobs(setting, store)
     done = done_of(jobs, recipe, store)
     left = [job for job in jobs if job not in done]
-    console.print(f"[bold]{recipe.name}[/]: {escape(recipe.where)}. {escape(recipe.title)}")
+    console.print(Text.assemble((recipe.name, "bold"), f": {recipe.where}. {recipe.title}"))
     data, seeds = f" on {setting.data}" if setting.data else "", ", ".join(map(str, setting.seeds))
     several = "s" * (len(setting.seeds) > 1)
     budget = f"{len(jobs)} run{'s' * (len(jobs) > 1)}{data}, seed{several} {seeds}; {len(done)} done"
@@ -103,9 +104,9 @@ def announce(recipe: Recipe, setting: Setting, out: Path, store: Store, console:
         budget += f"; the paper's set-up: {recipe.paper_setup}"
     if setting.quick:
         budget += "; a quick test: few steps of small batches, the numbers mean nothing"
-    console.print(f"{escape(budget)}\nruns under {out / 'jobs'}, results in {store.path()}", soft_wrap=True)
+    console.print(f"{budget}\nruns under {out / 'jobs'}, results in {store.path()}", soft_wrap=True)
     for rows in left_out(store.outdated(jobs)):
-        console.print(f"not counted: {escape(rows)}", soft_wrap=True)
+        console.print(f"not counted: {rows}", soft_wrap=True)
 
 
 def complain(recipe: Recipe, outcome: Outcome) -> None:

@@ -116,7 +116,7 @@ def chatter(directory: Path, console: Console) -> Iterator[Console]:
         yield console
         return
     with open(directory / "log.txt", "a", encoding="utf-8") as file:
-        yield Console(file=file, width=120)
+        yield Console(file=file, width=120, markup=False, emoji=False)
 
 
 class Clock:

@@ -12,6 +12,7 @@ from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 from manyview.atomic import replacing
 from manyview.run.duration import in_words
@@ -26,7 +27,7 @@ SILENCE = 30.0  # seconds
 def busy(console: Console, text: str) -> Iterator[None]:
     """Tells what takes a while: on a terminal as long as it lasts, in a log by a line."""
     if console.is_terminal:
-        with console.status(text):
+        with console.status(Text(text)):
             yield
     else:
         console.print(f"{text} …", soft_wrap=True)

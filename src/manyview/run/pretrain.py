@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from rich.console import Console
+from rich.text import Text
 
 import manyview
 from manyview import distributed
@@ -276,7 +277,7 @@ def measured(knn: bool, contrast: bool, config: AnyConfig, training: Training) -
 
 def begin(weights: Weights, config: AnyConfig, training: Training, console: Console) -> dict[str, Any]:
     """What the run starts from, measured as it will be after training."""
-    with console.status(f"measuring {weights.name} before the first step"):
+    with console.status(Text(f"measuring {weights.name} before the first step")):
         values = measured(True, True, config, training)
     found = {name: values[name] for name in LOOKS if name in values}
     words = ", ".join(told(name, found) for name in found) or "nothing is measured of its features"
