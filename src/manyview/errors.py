@@ -1,8 +1,12 @@
 """What ends a command in one line, without a traceback: a user's mistake, or a signal."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_LONGEST = 300  # characters of what a file or a library says
 
 
 class UserError(Exception):
@@ -19,6 +23,17 @@ def meant(word: str, known: Iterable[str]) -> str:
     """The question after the one of the known words that is most like it, if any is."""
     close = get_close_matches(word, list(known), 1)
     return f" (did you mean {close[0]}?)" if close else ""
+
+
+def printable(text: str) -> str:
+    """With the escapes of control characters: a name in an archive may hold line breaks and orders to a terminal."""
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def in_words(said: object) -> str:
+    """What a library says, or what a file holds, as a part of a message: on one line, and not too long."""
+    words = printable(" ".join(str(said).split()))
+    return words if len(words) <= _LONGEST else f"{words[:_LONGEST]} …"
 
 
 def complaints(*checks: Callable[[], object]) -> list[str]:

@@ -1,6 +1,8 @@
 """The README's commands on folders of few and many photographs of mixed sizes, formats and orientations."""
 
 import json
+import os
+import sys
 from itertools import cycle
 from pathlib import Path
 
@@ -131,3 +133,24 @@ def test_a_time_that_makes_no_sense(more: list[str], tmp_path: Path, capsys: pyt
     data, out = str(tmp_path / "none"), str(tmp_path / "r")
     message, _ = mistakes(capsys, "pretrain", "jcl", "--data", data, "--out", out, *more)
     assert "--time" in message
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems take only text for a name")
+def test_folders_may_be_called_anything(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """What looks like markup or an emoji, and bytes that are no text; labelled by directories called likewise."""
+    folder, run = Path(os.fsdecode(os.fsencode(tmp_path) + b"/a[/b] :cat: \xff\xe9")), tmp_path / "run[/c]"
+    for number in range(24):
+        path = folder / ("[/d]", os.fsdecode(b"\xff"))[number % 2] / f"{number}\n\x1b[31m.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        noise = np.random.default_rng(number).integers(0, 255, (20, 20 + number % 2, 3), dtype=np.uint8)
+        Image.fromarray(noise).save(path)
+    flags = ["--backbone", "tiny", "--image-size", "16", "--batch-size", "8", "--workers", "0"]
+    assert main(["pretrain", "simclr", "--data", str(folder), "--out", str(run), *flags, "--max-steps", "2"]) == 0
+    data = ["--data", str(folder), "--workers", "0"]
+    assert main(["evaluate", "knn", str(run), "--no-baselines", *data]) == 0
+    assert main(["embed", str(run), "--out", str(tmp_path / "f.npz"), *data]) == 0
+    assert main(["report", str(run)]) == main(["diagnose", str(run)]) == 0
+    out, err = capfd.readouterr()
+    assert "a[/b] :cat: \\udcff" in out.replace("\n", "")
+    assert "\x1b" not in out + err
+    assert "Traceback" not in err

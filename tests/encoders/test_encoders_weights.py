@@ -205,6 +205,27 @@ def test_what_cannot_be_adapted_is_refused(changes: dict[str, Any], words: str, 
 
 
 @pytest.mark.parametrize(
+    ("name", "tensor", "words"),
+    [
+        ("conv1.weight", torch.tensor(1.0), "holds the weights of no network"),
+        ("conv1.weight", torch.zeros(64, 0, 7, 7), "no usable resnet18: mean of 0 channels instead of 1 to 1,024"),
+        ("conv1.weight", torch.zeros(64, 9999, 1, 1).expand(64, 9999, 7, 7), "usable resnet18: mean of 9,999 channels"),
+        ("conv1.weight", torch.zeros(64, 3, 7, 7, device="meta"), "holds conv1.weight as without values: save"),
+        ("conv1.weight", torch.zeros(64, 3, 7, 7, dtype=torch.complex64), "as complex64 strided: save its weights as"),
+        ("pos_embed", torch.tensor(1.0), "holds the weights of no network"),
+        ("pos_embed", torch.zeros(192), "holds the weights of no network"),
+        ("pos_embed", torch.zeros(1, 1, 192).expand(1, 10**9, 192), "images of 505,952 px instead of 1 to 4,096"),
+    ],
+)
+def test_odd_tensors_are_one_line(name: str, tensor: Tensor, words: str, tmp_path: Path) -> None:
+    whole = network("resnet18" if name == "conv1.weight" else "vit_tiny_patch16_224").state_dict()
+    torch.save({**whole, name: tensor}, tmp_path / "weights.pth")
+    with pytest.raises(UserError, match=words) as caught:
+        open_weights(tmp_path / "weights.pth")
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize(
     ("spec", "words"),
     [
         ("timm", "does not say which model"),

@@ -1,12 +1,13 @@
 """The command line. What a command needs is imported when the command is called."""
 
+import io
 import os
 import signal
 import sys
 from importlib import import_module
 
 from manyview.allocator import keep_freed_memory
-from manyview.errors import Stopped, UserError, meant
+from manyview.errors import Stopped, UserError, meant, printable
 
 __all__ = ["COMMANDS", "main"]
 
@@ -27,6 +28,8 @@ COMMANDS = {
 def main(argv: list[str] | None = None) -> int:
     """Runs one command. Each of a user's mistakes is one line on stderr, and the exit code 2."""
     keep_freed_memory()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr is: names of files may hold what is no text
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         if not words or words[0] in ("-h", "--help"):
@@ -66,7 +69,7 @@ def main(argv: list[str] | None = None) -> int:
 def complain(lines: list[str]) -> None:
     rank = os.environ.get("RANK", "0")
     for line in lines:
-        print(f"manyview{'' if rank == '0' else f' (rank {rank})'}: {line}", file=sys.stderr)
+        print(f"manyview{'' if rank == '0' else f' (rank {rank})'}: {printable(line)}", file=sys.stderr)
 
 
 def overview() -> None:

@@ -6,11 +6,12 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from io import BytesIO
 from pathlib import Path
+from reprlib import repr as short
 from typing import Any, NamedTuple
 
 from manyview.data.decoding import header
 from manyview.data.source import Unreadable, note_once
-from manyview.errors import UserError
+from manyview.errors import UserError, in_words, printable
 
 # Of several columns the first of these is taken.
 _IMAGES = ("image", "img")
@@ -90,8 +91,10 @@ def _reading(path: Path) -> Iterator[None]:
     except UserError:
         raise
     except Exception as error:  # pyarrow fails in a dozen ways on broken files, and all of them mean the same
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise UserError(f"'{path}' is not a whole parquet file ({reason}): make or fetch it again") from error
+        reason = in_words(error) or type(error).__name__
+        raise UserError(
+            f"'{printable(str(path))}' is not a whole parquet file ({reason}): make or fetch it again"
+        ) from error
 
 
 def _opened(path: Path) -> Any:
@@ -146,8 +149,8 @@ def _image_column(name: str, path: Path, schema: Any) -> str:
 
 def _holds_bytes(kind: Any) -> bool:
     types = pyarrow().types
-    if types.is_struct(kind):
-        return kind.get_field_index("bytes") >= 0 and _holds_bytes(kind.field("bytes").type)
+    if types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
+        kind = kind.field("bytes").type
     return bool(types.is_binary(kind) or types.is_large_binary(kind))
 
 
@@ -216,7 +219,7 @@ def _labels(
     wrong = next((each for each in given if type(each) is not int or not 0 <= each < len(names)), None)
     if wrong is not None:
         raise UserError(
-            f"the labels of '{name}' cannot be used: its column {column} holds {wrong!r}, which is none of its "
+            f"the labels of '{name}' cannot be used: its column {column} holds {short(wrong)}, which is none of its "
             f"{len(names):,} classes; use --unlabelled"
         )
     return given, names

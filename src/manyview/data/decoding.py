@@ -17,6 +17,7 @@ from torch import Tensor
 
 from manyview.data import tiff
 from manyview.data.source import Unreadable
+from manyview.errors import in_words
 from manyview.fields import RGB, Pixels
 from manyview.pixels import (
     DEEP,
@@ -236,4 +237,4 @@ def _tiff_tag(image: Image.Image, tag: int, default: Any) -> Any:
 def _reason(error: Exception) -> str:
     if isinstance(error, UnidentifiedImageError):
         return "not an image of a known format"
-    return " ".join(str(error).split()) or type(error).__name__
+    return in_words(error) or type(error).__name__

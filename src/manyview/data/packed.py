@@ -28,7 +28,7 @@ from manyview.data.source import (
     note,
     track,
 )
-from manyview.errors import UserError
+from manyview.errors import UserError, printable
 from manyview.fields import FIELDS, IMAGE, Pixels
 
 _METADATA = "manyview-pack"
@@ -52,7 +52,7 @@ class Packed(Arrays):
         self.path = Path(path)
         self._labelled = labelled
         facts, tensors = _load(self.path)
-        self.name = facts["name"]
+        self.name = printable(facts["name"])
         self.arrays = {name: tensors[name] for name in facts["fields"]}
         self.fields = self.selected = tuple(facts["fields"])
         height, width = self.arrays[self.fields[0]].shape[2:]
@@ -131,6 +131,7 @@ def _check(facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     count, _, height, width = tensors[facts["fields"][0]].shape if tensors[facts["fields"][0]].ndim == 4 else [0] * 4
     for name in facts["fields"]:
         channels = facts.get("channels", 3) if name == IMAGE else FIELDS[name].channels
+        _require(type(channels) is int, "the number of its channels is none")
         _require(
             tensors[name].shape == (count, channels, height, width) and tensors[name].numel() > 0,
             f"its field {name} is not (n, {channels}, height, width), or not like the others",

@@ -20,7 +20,7 @@ from rich.progress import track as rich_track
 from torch import Tensor
 
 from manyview.counter import permutation
-from manyview.errors import UserError
+from manyview.errors import UserError, printable
 from manyview.fields import FIELDS, IMAGE, RGB, Field, Pixels
 
 T = TypeVar("T")
@@ -299,8 +299,8 @@ class Names:
         return self.blob[self._ends[index - 1] + 1 if index else 0 : self._ends[index]]
 
     def __getitem__(self, index: int) -> str:
-        """Printable also when the file system's bytes are not UTF-8."""
-        return self.raw(index).decode("utf-8", "backslashreplace")
+        """Printable also when the file system's bytes are not UTF-8, or no letters at all."""
+        return printable(self.raw(index).decode("utf-8", "backslashreplace"))
 
 
 def digest(*parts: bytes) -> str:
@@ -365,7 +365,7 @@ def _told(items: Iterable[T], description: str, total: int | None) -> Iterator[T
 
 def note(message: str) -> None:
     """One line for the user, beside the output proper."""
-    print(message, file=sys.stderr, flush=True)
+    print(printable(message), file=sys.stderr, flush=True)
 
 
 @cache

@@ -4,8 +4,10 @@ from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from manyview.data.decoding import SHALLOW, TIFFS, decode, header, pages
-from manyview.data.source import Unreadable, note
+from manyview.data.source import UNREADABLE_SHARE, Unreadable, note
 from manyview.errors import UserError
 from manyview.fields import RGB, Pixels
 from manyview.pixels import WrongChannels
@@ -26,6 +28,8 @@ def storage(files: "ImageFiles") -> Pixels:
     channels and ranges that do not fit now, and not in the middle of an epoch."""
     some = [(index, files.id(index).lower()) for index in files.some(_TAG)[:_LOOKED_AT].tolist()]
     camera, deep = files.camera, [index for index, id_ in some if not id_.endswith(SHALLOW) and _is_deep(files, index)]
+    if len(deep) <= UNREADABLE_SHARE * len(some) and not any(_is_readable(files, index) for index in deep):
+        deep = []  # so few broken ones do not decide for the others
     pixels = Pixels(camera.channels, bool(deep) or camera.value_range is not None)
     doubtful = deep or [index for index, id_ in some if pixels != RGB or id_.endswith(TIFFS)]
     if doubtful:
@@ -38,6 +42,15 @@ def _is_deep(files: "ImageFiles", index: int) -> bool:
     with suppress(OSError, Unreadable), files.open(index) as file:
         return header(file).deep
     return False
+
+
+def _is_readable(files: "ImageFiles", index: int) -> bool:
+    try:
+        with files.open(index) as file:
+            decode(file, Pixels(files.camera.channels, deep=True), files.camera.value_range)
+    except (OSError, Unreadable) as error:
+        return isinstance(error.__cause__, WrongChannels)  # an error of the set
+    return True
 
 
 def _note_pages(files: "ImageFiles", some: list[int]) -> None:
@@ -56,7 +69,10 @@ def _try_out(files: "ImageFiles", pixels: Pixels, some: list[int]) -> None:
     for index in some:
         try:
             with files.open(index) as file:
-                images.append(float(pixels.field.values(decode(file, pixels, camera.value_range)).max()))
+                brightest = (
+                    decode(file, pixels, camera.value_range).numpy().max()
+                )  # as floats it would take 4 times as much
+                images.append(float(brightest) / np.iinfo(brightest.dtype).max)
         except (OSError, Unreadable) as error:
             if isinstance(error.__cause__, WrongChannels):
                 raise UserError(f"{files.id(index)} in '{files.name}' does not fit: {error}") from error

@@ -1,5 +1,6 @@
 """Which images an uncompressed tar holds, and where: found once by walking its headers, then kept in the cache."""
 
+import io
 import json
 import os
 import posixpath
@@ -22,7 +23,7 @@ from manyview.data.fieldfiles import OTHERS, key_and_field
 from manyview.data.folder import ABSENT, is_image, note_orphans, note_passed
 from manyview.data.loader import processors, read_ahead
 from manyview.data.source import cache_directory, digest, note, track
-from manyview.errors import UserError
+from manyview.errors import UserError, printable
 from manyview.fields import IMAGE
 
 NO_LABEL = -1  # the sample has no .cls
@@ -32,6 +33,7 @@ _COMPRESSED = {b"\x1f\x8b": "gzip", b"BZ": "bzip2", b"\xfd7": "xz", b"\x28\xb5":
 _BLOCK = 512
 _LABEL_DIGITS = 18  # what fits into 64 bits, whatever the digits
 _AFTER_THE_END = 1 << 20  # bytes looked at for a second tar; writers pad with zeros, mostly to 10 KiB
+_LONGEST_HEADER = 1 << 20  # bytes, with the name in it
 _PARALLEL_BYTES = 64 << 20  # of tars, from which starting worker processes pays
 _METADATA = "manyview-tar-index"
 _FORMAT = 2
@@ -130,9 +132,9 @@ def indexes(shards: Sequence[Shard], name: str) -> list[Index]:
 
 def find_images(shard: Shard, *, called: str | None = None, show: bool = False) -> Index:
     """Walks the headers of a tar; of the contents only labels are read. Errors name it as it is `called`."""
-    path = called or str(shard.path)
+    path = printable(called or str(shard.path))
     try:
-        with shard.path.open("rb") as file:
+        with _Headers(io.FileIO(shard.path)) as file:
             if compression := _COMPRESSED.get(file.read(2)):
                 raise UserError(
                     f"'{path}' is compressed ({compression}), so its images cannot be read one by one: "
@@ -149,6 +151,15 @@ def find_images(shard: Shard, *, called: str | None = None, show: bool = False) 
     if Shard.of(shard.path) != shard:
         raise UserError(f"'{path}' changed while it was read: wait until it is written")
     return index
+
+
+class _Headers(io.BufferedReader):
+    """A tar of which a forged header cannot ask for more than a header has: tarfile would take terabytes for a name."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is not None and size > _LONGEST_HEADER:
+            raise tarfile.ReadError(f"a member has a header of {size:,} bytes")
+        return super().read(size)
 
 
 def _walk(tar: tarfile.TarFile, path: str, show: bool) -> Index:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from manyview.encoders.backbones import Norm, Stem, feature_width, once_trained, takes_any_size
+from manyview.encoders.backbones import Norm, Stem, build_backbone, feature_width, once_trained, takes_any_size
 from manyview.encoders.encoder import Encoder
 from manyview.encoders.layers import find_layers, layer_features, layer_maps
 from manyview.encoders.preparation import Picture, prepared
@@ -230,3 +230,15 @@ def card_of(encoder: Encoder, image_size: int, mean: Sequence[float], std: Seque
     config = encoder.config
     means, deviations = tuple(map(float, mean)), tuple(map(float, std))
     return Card(config.backbone, config.stem, once_trained(config.norm), image_size, means, deviations, config.split)
+
+
+def network_of(card: Card) -> nn.Module:
+    """The network that a card describes, with random weights."""
+    return build_backbone(
+        card.backbone,
+        stem=card.stem,
+        norm=card.norm,
+        image_size=card.image_size,
+        in_channels=card.in_channels,
+        split=card.split,
+    )

@@ -2,9 +2,8 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import safetensors.torch
 import torch
@@ -15,7 +14,7 @@ from manyview.bounds import MOST_CHANNELS
 from manyview.encoders.backbones import is_known
 from manyview.encoders.encoder import Encoder
 from manyview.encoders.features import Card, card_of
-from manyview.errors import UserError
+from manyview.errors import UserError, in_words
 from manyview.views.named import named_views
 
 METADATA = "manyview"  # the entry with the card
@@ -37,7 +36,7 @@ def card_in(text: str, path: Path) -> Card:
     try:
         return _parse(text)
     except (ArithmeticError, KeyError, RecursionError, TypeError, ValueError, UserError) as error:
-        raise UserError(f"{path} holds no usable encoder: its metadata is wrong ({error})") from error
+        raise UserError(f"{path} holds no usable encoder: its metadata is wrong ({in_words(error)})") from error
 
 
 def card_as_text(card: Card) -> str:
@@ -58,14 +57,30 @@ def _parse(text: str) -> Card:
         raise ValueError(f"backbone {fields['backbone']!r} is unknown")
     if fields["stem"] not in ("standard", "small") or fields["norm"] not in ("batch", "group"):
         raise ValueError(f"stem {fields['stem']!r} or norm {fields['norm']!r} is unknown")
-    size = image_size(fields["image_size"])
-    mean, std = channel_numbers(fields["mean"], fields["std"])
+    size = fields["image_size"]
+    if type(size) is not int:
+        raise ValueError(f"image_size {size!r}")
+    mean, std = (tuple(map(float, fields[name])) for name in ("mean", "std"))
     split = fields.get("split")
     if split is not None and (not isinstance(split, str) or not named_views(split) or len(mean) < 3):
         raise ValueError(f"split {split!r} for {len(mean)} channels")
-    if split is not None:  # version 1 had numbers that change nothing for other fields too
-        mean, std = mean[:3], std[:3]
-    return Card(fields["backbone"], fields["stem"], fields["norm"], size, mean, std, split)
+    card = checked(Card(fields["backbone"], fields["stem"], fields["norm"], size, mean, std, split))
+    # Version 1 had numbers that change nothing for other fields too.
+    return card if split is None else replace(card, mean=mean[:3], std=std[:3])
+
+
+def checked(card: Card) -> Card:
+    """The card, whose numbers a file has said; raises a ValueError if they cannot be."""
+    if not 1 <= card.image_size <= LARGEST_IMAGE:
+        raise ValueError(f"images of {card.image_size:,} px instead of 1 to {LARGEST_IMAGE:,}")
+    for name, numbers in (("mean", card.mean), ("std", card.std)):
+        if not 1 <= len(numbers) <= MOST_CHANNELS:
+            raise ValueError(f"{name} of {len(numbers):,} channels instead of 1 to {MOST_CHANNELS:,}")
+        if not all(abs(number) < 1e6 for number in numbers):
+            raise ValueError(f"{name} {numbers} is out of range")
+    if len(card.mean) != len(card.std) or min(card.std) <= 0:
+        raise ValueError(f"std {card.std} for {len(card.mean)} channels")
+    return card
 
 
 def by_name(tensors: dict[str, Tensor], split: str) -> dict[str, Tensor]:
@@ -79,24 +94,6 @@ def by_name(tensors: dict[str, Tensor], split: str) -> dict[str, Tensor]:
         factor, shift = UNITS_1.get(view.field, (1.0, 0.0))
         tensors[f"normalise.{name}.mean"], tensors[f"normalise.{name}.std"] = mean * factor + shift, std * factor
     return tensors
-
-
-def image_size(value: Any) -> int:
-    """A side in pixels."""
-    if type(value) is not int or not 1 <= value <= LARGEST_IMAGE:
-        raise ValueError(f"image_size {value!r}")
-    return value
-
-
-def channel_numbers(mean: Any, std: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Means and deviations: as many as the network has input channels, which is how a file tells them."""
-    means, deviations = (tuple(float(value) for value in values) for values in (mean, std))
-    for numbers in (means, deviations):
-        if not 1 <= len(numbers) <= MOST_CHANNELS or not all(abs(number) < 1e6 for number in numbers):
-            raise ValueError(f"{numbers} are not numbers for 1 to {MOST_CHANNELS} channels")
-    if len(means) != len(deviations) or min(deviations) <= 0:
-        raise ValueError(f"std {deviations} for {len(means)} channels")
-    return means, deviations
 
 
 def fill(network: nn.Module, tensors: Mapping[str, Tensor], file: str | Path, name: str) -> None:
@@ -113,7 +110,7 @@ def no_match(given: Mapping[str, torch.Size], wanted: Mapping[str, torch.Size]) 
     if not wrong:
         return ""
     here, there = (tuple(each[wrong[0]]) if wrong[0] in each else "absent" for each in (given, wanted))
-    return f"{len(wrong)} tensors differ, such as {wrong[0]}, {here} in the file and {there} in the network"
+    return f"{len(wrong)} tensors differ, such as {in_words(wrong[0])}, {here} in the file and {there} in the network"
 
 
 def write(path: Path, tensors: Mapping[str, Tensor], card: Card | None) -> None:

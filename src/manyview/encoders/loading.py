@@ -8,8 +8,7 @@ import torch
 from torch import nn
 
 from manyview import distributed
-from manyview.encoders.backbones import build_backbone
-from manyview.encoders.features import Card, FrozenEncoder, TrainableEncoder
+from manyview.encoders.features import Card, FrozenEncoder, TrainableEncoder, network_of
 from manyview.encoders.files import fill
 from manyview.encoders.towers import Towers
 from manyview.encoders.weights import Weights, open_weights
@@ -56,11 +55,4 @@ def _fresh(card: Card, seed: int) -> nn.Module:
     """The network of a card with random weights, which leaves the caller's random state alone."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        return build_backbone(
-            card.backbone,
-            stem=card.stem,
-            norm=card.norm,
-            image_size=card.image_size,
-            in_channels=card.in_channels,
-            split=card.split,
-        )
+        return network_of(card)

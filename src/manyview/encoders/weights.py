@@ -4,6 +4,7 @@ import json
 import logging
 import math
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,9 +18,9 @@ from torch import Tensor
 
 from manyview.encoders.backbones import OWN, build_backbone, is_known, once_trained
 from manyview.encoders.encoder import Encoder
-from manyview.encoders.features import Card
-from manyview.encoders.files import METADATA, by_name, card_in, channel_numbers, image_size, no_match
-from manyview.errors import UserError
+from manyview.encoders.features import Card, network_of
+from manyview.encoders.files import METADATA, by_name, card_in, checked, no_match
+from manyview.errors import UserError, in_words
 from manyview.run.files import CHECKPOINTS, ENCODER, kept
 
 TIMM = "timm"
@@ -40,6 +41,10 @@ PREFIXES = (
 AS_LIST = {"0.": "conv1.", "1.": "bn1.", "4.": "layer1.", "5.": "layer2.", "6.": "layer3.", "7.": "layer4."}
 WRAPPERS = 4  # at most, around each other
 PICKLED = (".pth", ".pt", ".bin", ".ckpt", ".tar")
+NUMBERS = (
+    *(torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2),
+    *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool),
+)
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,15 @@ class Weights:
 def open_weights(spec: str | Path, backbone: str | None = None) -> Weights:
     """The weights that `spec` names: a run directory, an encoder file, a file or a folder of another program, or
     timm:NAME. `backbone` is the network in a file that does not say it."""
+    weights = _opened(spec, backbone)
+    for name, tensor in weights.tensors.items():
+        if tensor.dtype not in NUMBERS or tensor.layout != torch.strided or tensor.is_meta:
+            kind = "without values" if tensor.is_meta else f"{tensor.dtype} {tensor.layout}".replace("torch.", "")
+            raise UserError(f"{weights.name} holds {in_words(name)} as {kind}: save its weights as plain numbers")
+    return weights
+
+
+def _opened(spec: str | Path, backbone: str | None) -> Weights:
     if (found := re.fullmatch(rf"{TIMM}(?::(.*))?", str(spec))) is not None:
         return _of_timm(found[1] or "", backbone)
     path = Path(spec).expanduser()
@@ -82,9 +96,9 @@ def _of_checkpoint(run: Path, path: Path) -> Weights:
     method = state.get("method")
     if not isinstance(steps, int) or not isinstance(card, str) or not isinstance(method, dict):
         raise UserError(f"{run} is not finished, and {path.name} is of an earlier manyview: `manyview resume {run}`")
-    tensors = {name.removeprefix(start): tensor for name, tensor in method.items() if name.startswith(start)}
+    tensors = {name.removeprefix(start): each for name, each in _tensors(method).items() if name.startswith(start)}
     remark = f"{run} is not finished: its encoder is that of the checkpoint after step {steps:,}"
-    return Weights(tensors, card_in(card, path), str(run), remark)
+    return _fitting(Weights(tensors, card_in(card, path), str(run), remark))
 
 
 def _of_file(path: Path, backbone: str | None) -> Weights:
@@ -102,14 +116,29 @@ def _of_file(path: Path, backbone: str | None) -> Weights:
     if METADATA not in metadata:
         return _recognised(path, tensors, backbone)
     card = card_in(metadata[METADATA], path)
-    return Weights(tensors if card.split is None else by_name(tensors, card.split), card, str(path))
+    return _fitting(Weights(tensors if card.split is None else by_name(tensors, card.split), card, str(path)))
+
+
+def _fitting(weights: Weights) -> Weights:
+    """Complains of tensors that are not those of the network on their card before it is built: a small file may name a
+    network of gigabytes."""
+    card, given = weights.card, {name: each.shape for name, each in weights.tensors.items()}
+    try:
+        wanted = _shapes_of(card.backbone, card)
+    except UserError as error:
+        raise UserError(f"{weights.name} holds no usable encoder: {error}") from error
+    if complaint := no_match(given, wanted):
+        raise UserError(f"{weights.name} does not fit {card.backbone}: {complaint}")
+    return weights
 
 
 def _unpickled(path: Path) -> dict[str, Any]:
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many kinds for a damaged file, or for one that holds more than tensors
-        reason = str(error).splitlines()[0].split(". ")[0] if str(error) else type(error).__name__
+        reason = in_words(str(error).partition("\n")[0].split(". ")[0])
+        if " " not in reason:  # as a KeyError of a number
+            reason = type(error).__name__
         raise UserError(
             f"{path} cannot be read ({reason}): it is damaged, or holds more than weights; save its state_dict alone, "
             "or better as .safetensors"
@@ -138,7 +167,7 @@ def _of_timm_folder(folder: Path) -> Weights:
         card = _timm_card(name, settings)
     except (ArithmeticError, OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise UserError(
-            f"{folder / 'config.json'} is not that of a timm model ({error!r}): download it anew"
+            f"{folder / 'config.json'} is not that of a timm model ({in_words(repr(error))}): download it anew"
         ) from error
     return Weights(_of_file(folder / "model.safetensors", name).tensors, card, str(folder))
 
@@ -176,8 +205,8 @@ def _of_timm(asked: str, backbone: str | None) -> Weights:
 
 def _timm_card(name: str, settings: Mapping[str, Any]) -> Card:
     """How timm prepares images for a network."""
-    mean, std = channel_numbers(settings["mean"], settings["std"])
-    return Card(name.partition(".")[0], "standard", "batch", image_size(settings["input_size"][-1]), mean, std)
+    mean, std = (tuple(map(float, settings[key])) for key in ("mean", "std"))
+    return checked(Card(name.partition(".")[0], "standard", "batch", int(settings["input_size"][-1]), mean, std))
 
 
 @contextmanager
@@ -204,7 +233,10 @@ def _recognised(path: Path, tensors: dict[str, Tensor], backbone: str | None) ->
         for each in variants:
             if (bare := _matching(each, wanted, settings.classifier if settings else None)) is not None:
                 card = _timm_card(name, vars(settings) if settings else {**_IMAGENET})
-                return Weights(bare, _as_trained(card, bare), str(path))
+                try:
+                    return Weights(bare, _as_trained(card, bare), str(path))
+                except ValueError as error:
+                    raise UserError(f"{path} holds no usable {name}: {in_words(error)}") from error
     if backbone is None:
         raise UserError(f"{path} holds the weights of no network that manyview recognises: name it by --backbone")
     raise UserError(f"{path} does not fit --backbone {backbone}: {no_match(_like(variants), _shapes_of(backbone))}")
@@ -225,9 +257,12 @@ def _variants(tensors: Mapping[str, Tensor], depth: int) -> Iterator[dict[str, T
 
 
 @cache
-def _shapes_of(name: str) -> dict[str, torch.Size]:
-    with torch.device("meta"):
-        return {key: each.shape for key, each in build_backbone(name).state_dict().items()}
+def _shapes_of(name: str, card: Card | None = None) -> dict[str, torch.Size]:
+    """Those of the network, of which nothing is computed, as it is by itself or as the card says."""
+    with torch.device("meta"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of sizes that leave nothing, which will not fit
+        network = build_backbone(name) if card is None else network_of(card)
+    return {key: each.shape for key, each in network.state_dict().items()}
 
 
 def _matching(
@@ -250,13 +285,13 @@ def _matching(
 
 def _adaptable(name: str, given: torch.Size, wanted: torch.Size) -> bool:
     if "pos_embed" in name:
-        return given[-1] == wanted[-1]
+        return len(given) == len(wanted) and given[-1] == wanted[-1]
     first = wanted[1:2] == (3,) and len(given) == len(wanted) == 4 and given[0] == wanted[0]
     return first and (name == "conv1.weight" or given[2:] == wanted[2:])
 
 
 def _as_trained(card: Card, tensors: Mapping[str, Tensor]) -> Card:
-    """The card with the stem, the channels and the image size that the tensors show."""
+    """The card with the stem, the channels and the image size that the tensors show. Raises a ValueError."""
     conv = tensors.get("conv1.weight")
     if conv is not None and card.backbone not in OWN and conv.shape[-1] == 3:
         card = replace(card, stem="small")
@@ -268,7 +303,7 @@ def _as_trained(card: Card, tensors: Mapping[str, Tensor]) -> Card:
     if first is not None and first.shape[1] != card.in_channels:
         count = first.shape[1]
         card = replace(card, mean=(sum(card.mean) / 3,) * count, std=(sum(card.std) / 3,) * count)
-    return card
+    return checked(card)
 
 
 def _like(variants: list[dict[str, Tensor]]) -> dict[str, torch.Size]:

@@ -70,7 +70,8 @@ def add_record(run: str | Path, record: Record) -> None:
         parsed = ((entry, _parse(entry)) for entry in entries)
         others = [entry for entry, old in parsed if old is None or old.identity != record.identity]
         with replacing(path) as file:
-            file.write(json.dumps([*others, _entry(record)], indent=2, ensure_ascii=False).encode() + b"\n")
+            text = json.dumps([*others, _entry(record)], indent=2, ensure_ascii=False)
+            file.write(text.encode(errors="backslashreplace") + b"\n")  # as JSON writes what is no text
 
 
 def read_records(run: str | Path) -> list[Record]:

@@ -71,7 +71,7 @@ def camera_of(
             data.get("channels", KINECT_MM.channels),
             None if values is None else (float(values[0]), float(values[1])),
         )
-    except (AttributeError, KeyError, LookupError, TypeError, ValueError) as error:
+    except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
         raise UserError(f"{run / CONFIG} does not say how depth was measured: restore it from a backup") from error
 
 

@@ -35,7 +35,7 @@ def write(job: Job) -> Loading:
     aside = out.with_name(f".{out.name}.{secrets.token_hex(4)}")
     try:
         timm.models.save_for_hf(network, str(aside), model_args=asked, safe_serialization=True)
-        (aside / "README.md").write_text(model_card(job, facts), encoding="utf-8")
+        (aside / "README.md").write_text(model_card(job, facts), encoding="utf-8", errors="backslashreplace")
         shutil.copymode(aside / "README.md", aside / "model.safetensors")  # which is for its owner alone otherwise
         aside.rename(out)
     finally:

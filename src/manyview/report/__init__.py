@@ -28,7 +28,7 @@ def write_report(
     """
     path = run / PAGE
     with replacing(path) as file:
-        file.write(_page(read_facts(run), pictures, missing, versus).encode())
+        file.write(_page(read_facts(run), pictures, missing, versus).encode(errors="backslashreplace"))
     return path
 
 

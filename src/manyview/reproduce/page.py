@@ -39,7 +39,7 @@ def write_files(recipe: Recipe, found: Found, outcome: Outcome, out: Path, direc
     """figure.png, figure.csv (one file for each table of results) and report.html."""
     picture, numbers = png(titled(recipe, found)), Store(directory, "figure")
     page = render(recipe, found, outcome, picture, out=out, directory=directory)
-    files = {directory / "figure.png": picture, directory / PAGE: page.encode()}
+    files = {directory / "figure.png": picture, directory / PAGE: page.encode(errors="backslashreplace")}
     files |= {numbers.path(name): to_csv(recipe.columns(name), rows).encode() for name, rows in found.rows.items()}
     for path, content in files.items():
         with replacing(path) as file:
