@@ -14,6 +14,7 @@ from running import Command, mistake
 from serving import Server, serving
 
 from manyview.cli import main
+from manyview.data import transfer
 
 pytest.importorskip("fsspec")
 pytest.importorskip("aiohttp")
@@ -53,19 +54,25 @@ def forget(cache: Path) -> None:
 
 
 def test_a_killed_run_resumes_to_the_same_bytes(
-    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Also where the server is slow, and connections are cut."""
+    monkeypatch.setattr(transfer, "PAUSE", 0.001)
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     words = ["pretrain", "jcl", "--data", f"{server.url}/{SET}", *FLAGS]
     assert main([*words, "--out", str(whole)]) == 0
     assert "shuffled within 2 of 6 shards at a time" in " ".join(capsys.readouterr().out.split())
     forget(tmp_path / "cache")
+    server.slow, server.cut, server.cuts = 0.03, 30_000, 1
     victim = Command(*words, "--out", str(killed), log=tmp_path / "log")
     victim.wait_until(lambda: (killed / "checkpoints/step-00000006.pt").exists())
     victim.send(signal.SIGKILL)
     assert victim.wait() == -signal.SIGKILL
     forget(tmp_path / "cache")
+    server.cuts += 2
     assert main(["resume", str(killed)]) == 0
+    assert server.cuts == 0
+    assert [part for _, _, part in server.requests if part] == ["bytes=30000-"] * 3
     assert (killed / "encoder.safetensors").read_bytes() == (whole / "encoder.safetensors").read_bytes()
     assert (tmp_path / "cache/shards").is_dir()
 
