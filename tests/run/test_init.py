@@ -20,7 +20,7 @@ from manyview.encoders import Weights, load, open_weights
 from manyview.errors import UserError
 from manyview.methods import find
 from manyview.run.flags import parse_run
-from manyview.run.start import fallen, start_of
+from manyview.run.start import Watch, fallen, start_of
 from manyview.train import build_optimizer
 
 FLAGS = ["--data", "scenes:64", "--batch-size", "16", "--queue-size", "32", "--image-size", "16", "--workers", "0"]
@@ -149,6 +149,13 @@ def test_what_has_clearly_fallen() -> None:
     assert fallen(label_free, {"recognised": 0.88, "feature_rank": 41.0}, samples) == []
     assert len(fallen(label_free, {"recognised": 0.5, "feature_rank": 39.0}, samples)) == 2
     assert fallen({}, {"knn": 0.0}, samples) == []
+
+
+def test_looks_without_the_accuracy_do_not_end_a_fall() -> None:
+    watch = Watch({"knn": 0.5, "recognised": 0.9}, {"knn": 400, "recognised": 400}, "turn")
+    courses = {"knn": 0.3}, {"recognised": 0.9}, {"knn": 0.3, "recognised": 0.9}, {"recognised": 0.1}
+    assert [bool(watch(looks)) for looks in courses] == [True, False, False, False]
+    assert [bool(watch({"knn": value})) for value in (0.5, 0.3)] == [False, True]
 
 
 def test_the_settings_of_the_weights_hold_unless_flags_differ(source: Path, tmp_path: Path) -> None:

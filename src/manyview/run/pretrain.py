@@ -36,7 +36,7 @@ from manyview.run.loggers import open_loggers
 from manyview.run.place import place_for
 from manyview.run.saved import read_settings, saved_config
 from manyview.run.signals import deferred_signals
-from manyview.run.start import Watch, told
+from manyview.run.start import told, watch
 from manyview.run.trial import planned
 from manyview.run.unreadable import UnreadableList
 from manyview.train import NotFinite, Taken, read, train
@@ -150,7 +150,7 @@ def finish(run: Path, config: AnyConfig, source: Source, training: Training, *, 
     )
     waits = waits_for(training.device)
     unreadable = UnreadableList(source, run / UNREADABLE)
-    watch = Watch(run, config, training) if writes else None  # only rank 0 knows when config.json is there
+    warn = watch(run, config, training) if writes else None  # only rank 0 knows when config.json is there
     with ExitStack() as stack:
         pending = stack.enter_context(deferred_signals())  # first, so that the log is closed before signals act again
         log: Log | None = None
@@ -203,7 +203,7 @@ def finish(run: Path, config: AnyConfig, source: Source, training: Training, *, 
                     if log is not None:
                         extra = measured(*looks, config, training) if each is taken else {}
                         log.write(each.step, {"epoch": (each.step + 1) / training.steps_per_epoch, **metrics, **extra})
-                        if watch is not None and (warning := watch(extra)):
+                        if warn is not None and (warning := warn(extra)):
                             console.print(f"step {done}: {warning}", style="yellow", soft_wrap=True)
                 unread.clear()
                 if log is not None:

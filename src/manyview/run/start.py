@@ -25,14 +25,17 @@ def start_of(run: Path) -> dict[str, float]:
     return {name: float(found[name]) for name in LOOKS if isinstance(found.get(name), int | float)}
 
 
+def deciding(start: Mapping[str, float]) -> list[str]:
+    """The looks that tell whether it is still as good: where there is an accuracy, that alone."""
+    return ["knn"] if "knn" in start else [name for name in LOOKS if name in start]
+
+
 def fallen(start: Mapping[str, float], now: Mapping[str, float], samples: Mapping[str, int]) -> list[str]:
-    """The looks that are clearly worse than at the start, in words. `samples`: how many are behind a share. Where there
-    is an accuracy, it alone decides."""
-    names = [name for name in LOOKS if name in start and name in now]
+    """The looks that are clearly worse than at the start, in words. `samples`: how many are behind a share."""
     return [
         f"{told(name, now)}, at the start {look(name, start[name])}"
-        for name in (["knn"] if "knn" in names else names)
-        if now[name] < floor(name, start[name], samples.get(name, 0))
+        for name in deciding(start)
+        if name in now and now[name] < floor(name, start[name], samples.get(name, 0))
     ]
 
 
@@ -46,24 +49,29 @@ def floor(name: str, value: float, samples: int) -> float:
 class Watch:
     """Warns when an encoder falls below what it started from; again only after it has recovered."""
 
-    def __init__(self, run: Path, config: AnyConfig, training: Training) -> None:
-        self.start = start_of(run)
-        self.samples = {
-            "knn": 0 if training.knn is None else len(training.knn[1]),
-            "recognised": 0 if training.contrast is None else len(training.contrast),
-        }
-        optim = config.optim
-        self.way_out = (
-            f"start again with a lower --backbone-lr (now {optim.backbone_lr or optim.lr:g}), a higher "
-            f"--warmup-head-epochs (now {optim.warmup_head_epochs:g}) or fewer epochs; "
-            "--snapshots keeps earlier encoders"
-        )
+    def __init__(self, start: Mapping[str, float], samples: Mapping[str, int], way_out: str) -> None:
+        self.start, self.samples, self.way_out = start, samples, way_out
         self.below = False
 
     def __call__(self, looks: Mapping[str, float]) -> str:
         """The warning, where one is due after these looks."""
-        if not looks.keys() & self.start.keys():
+        if looks.keys().isdisjoint(deciding(self.start)):
             return ""
         worse = fallen(self.start, looks, self.samples)
         before, self.below = self.below, bool(worse)
         return f"worse than at the start: {'; '.join(worse)}: {self.way_out}" if worse and not before else ""
+
+
+def watch(run: Path, config: AnyConfig, training: Training) -> Watch:
+    optim, start = config.optim, start_of(run)
+    if not config.run.knn_every:  # then what is looked at meanwhile has to tell
+        start.pop("knn", None)
+    samples = {
+        "knn": 0 if training.knn is None else len(training.knn[1]),
+        "recognised": 0 if training.contrast is None else len(training.contrast),
+    }
+    way_out = (
+        f"start again with a lower --backbone-lr (now {optim.backbone_lr or optim.lr:g}), a higher "
+        f"--warmup-head-epochs (now {optim.warmup_head_epochs:g}) or fewer epochs; --snapshots keeps earlier encoders"
+    )
+    return Watch(start, samples, way_out)
