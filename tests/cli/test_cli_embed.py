@@ -1,5 +1,6 @@
 """`embed` and `export`: what others get of a small run."""
 
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,23 @@ def test_embeddings_come_with_ids_and_labels(run: Path, tmp_path: Path, capsys: 
     with np.load(out, allow_pickle=False) as file:
         assert file["embeddings"].shape == (64, 512)
         assert len(file["ids"]) == len(file["labels"]) == 64
+
+
+def test_labels_that_cannot_be_read_are_not_needed(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The advice that the refusal gives is a flag of the command."""
+    monkeypatch.setenv("MANYVIEW_CACHE", str(tmp_path / "cache"))
+    for number in range(4):
+        Image.new("RGB", (12, 12 + number), (60 * number, 0, 0)).save(tmp_path / f"{number}.png")
+        (tmp_path / f"{number}.cls").write_text("a name")
+    with tarfile.open(tmp_path / "set.tar", "w") as tar:
+        for path in sorted([*tmp_path.glob("*.png"), *tmp_path.glob("*.cls")]):
+            tar.add(path, path.name)
+    words = ["embed", str(run), "--data", str(tmp_path / "set.tar"), "--out", str(tmp_path / "f.npz"), "--workers", "0"]
+    assert "use --unlabelled" in mistake(capsys, *words)
+    assert main([*words, "--unlabelled"]) == 0
+    assert main(["evaluate", "recognise", str(run), "--data", str(tmp_path / "set.tar"), "--no-baselines"]) == 0
 
 
 @pytest.mark.parametrize("sides", [(12, 12), (12, 16)])  # of one size they are packed, and lost before they are read

@@ -24,6 +24,8 @@ class Embed:
     """`npz`: arrays of NumPy. `parquet`: a table, for FiftyOne, pandas and others. Default: by the ending of --out."""
     split: Literal["train", "test"] = "train"
     """Which split, if the data has two."""
+    unlabelled: bool = False
+    """Do not read labels."""
     view: str | None = None
     """Use only these views of an encoder with a network per view, such as L or L,depth. Default: all."""
     depth_scale: Annotated[float | None, Positive] = None
@@ -56,7 +58,8 @@ class Embed:
             encoder = encoder.only(names(self.view))
         camera = camera_of(self.run, self.depth_scale, self.intrinsics, self.value_range)
         with distributed.first_on_each_machine():
-            source = opened(self.data, self.split, camera=replace(camera, channels=encoder.card.in_channels))
+            camera = replace(camera, channels=encoder.card.in_channels)
+            source = opened(self.data, self.split, labelled=not self.unlabelled, camera=camera)
         written = embed(
             encoder,
             source,

@@ -26,7 +26,7 @@ class Split(NamedTuple):
 def unlabelled(data: str, test_data: str | None = None, *, camera: Camera = KINECT_MM) -> Split:
     """For protocols that need no labels: `test_data`, else the test split of `data`, else all of `data`."""
     with naming("--data" if test_data is None else "--test-data"):
-        test = open_test(data if test_data is None else test_data, camera=camera)
+        test = open_test(data if test_data is None else test_data, labelled=False, camera=camera)
     return Split(test, test, test.name)
 
 
@@ -93,12 +93,12 @@ def match_classes(test: Source, classes: tuple[str, ...]) -> Source:
     return renumbered
 
 
-def open_test(data: str, *, camera: Camera = KINECT_MM) -> Source:
+def open_test(data: str, *, labelled: bool = True, camera: Camera = KINECT_MM) -> Source:
     """The test split of a set that has one, and all samples of a set that has none."""
     try:
-        return open_source(data, split="test", camera=camera)
+        return open_source(data, split="test", labelled=labelled, camera=camera)
     except NoTestSplit:
-        return open_source(data, camera=camera)
+        return open_source(data, labelled=labelled, camera=camera)
 
 
 def _labelled(source: Source, flag: str) -> Source:
