@@ -34,7 +34,7 @@ def test_a_log_is_never_silent_for_long(tmp_path: Path) -> None:
             time.sleep(0.01)
     lines = printed(console)
     assert lines[0] == "step 0/100  no step yet"
-    assert lines[-1] == "step 1/100  loss 1.234  lr 0.03  10 images/s  waiting 25%  eta 3 min"
+    assert lines[-1] == "step 1/100  loss 1.234  lr 0.03  10 images/s  waiting 25%  eta 3:18"
     time.sleep(0.3)
     assert printed(console) == lines  # the run has ended
 
@@ -54,5 +54,5 @@ def test_a_terminal_has_a_bar_alone(tmp_path: Path) -> None:
         told.progress.refresh()
         time.sleep(0.1)
     text = console.file.getvalue() if isinstance(console.file, io.StringIO) else ""
-    assert "eta 3 min" in text
+    assert "eta 3:18" in text
     assert "step 1/100 " not in text

@@ -8,7 +8,7 @@ import pytest
 
 from manyview.cli import main
 from manyview.methods import find
-from manyview.run import trial
+from manyview.run import pace, trial
 from manyview.run.flags import parse_run
 from manyview.train import train
 
@@ -59,3 +59,9 @@ def test_a_dry_run_says_what_it_is_busy_with(tmp_path: Path, capsys: pytest.Capt
 def test_a_time_that_is_too_short_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pretrain", "simclr", *FLAGS[:-2], "--time", "1s", "--out", str(tmp_path / "run"), "--dry-run"]) == 0
     assert "--time 1s is too short" in capsys.readouterr().out
+
+
+def test_a_look_at_few_images_takes_no_more_than_they_need(tmp_path: Path) -> None:
+    config, source, *_ = parse_run(find("simclr"), [*FLAGS, "--contrast-every", "1", "--out", str(tmp_path / "run")])
+    assert pace.looked_at(config, steps=80, per_epoch=8, samples=len(source)) == 10 * 5 * 64
+    assert pace.looked_at(config, steps=80, per_epoch=8, samples=5000) == 10 * 5 * 512

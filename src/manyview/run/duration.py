@@ -25,3 +25,10 @@ def in_words(duration: float) -> str:
     if duration < 5400:
         return f"{duration / 60:.0f} min"
     return f"{duration / 3600:.1f} h" if duration < 172_800 else f"{duration / 86_400:.1f} days"
+
+
+def on_a_clock(duration: float) -> str:
+    """Minutes and seconds of what is counted down, and hours where there are any."""
+    minutes, left = divmod(round(duration), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{left:02}" if hours else f"{minutes}:{left:02}"

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from manyview.atomic import replacing
 from manyview.data.source import SILENCE
-from manyview.run.duration import in_words
+from manyview.run.duration import on_a_clock
 from manyview.run.files import METRICS
 from manyview.run.loggers import Logger
 from manyview.run.remaining import Remaining
@@ -107,7 +107,7 @@ class Log:
     @property
     def left(self) -> str:
         seconds = self.remaining.seconds
-        return "" if seconds is None else f"eta {in_words(seconds)}"
+        return "" if seconds is None else f"eta {on_a_clock(seconds)}"
 
     def print_line(self) -> None:
         self.told = time.perf_counter()

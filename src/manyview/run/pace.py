@@ -3,7 +3,7 @@
 from manyview.config import AnyConfig
 
 CHECKPOINTS = 20  # over the run
-LOOKED_AT = 512 * 5  # views of a look at the contrast
+LOOKED_AT, VIEWS_EACH = 512, 5  # samples of a look at the contrast, at most, and views of each
 FORWARD = 1 / 3  # of the time of a view that is trained on, for one that is only looked at
 LOOKS = 0.04  # of the time may go into looks of a kind
 
@@ -21,7 +21,12 @@ def saves_every(steps: int) -> int:
 
 def contrast_every(steps: int, per_epoch: int, views_per_step: int, samples: int) -> int:
     """Epochs between two looks at the contrast."""
-    return _every(steps, per_epoch, views_per_step, min(LOOKED_AT, 5 * samples))
+    return _every(steps, per_epoch, views_per_step, contrasted(samples))
+
+
+def contrasted(samples: int) -> int:
+    """Views of a look at the contrast."""
+    return VIEWS_EACH * min(LOOKED_AT, samples)
 
 
 def knn_every(steps: int, per_epoch: int, views_per_step: int, samples: int) -> int:
@@ -38,7 +43,7 @@ def looked_at(config: AnyConfig, steps: int, per_epoch: int, samples: int) -> in
     """Views that are looked at in a run of so many steps, before its first step included."""
     start = config.encoder.init is not None
     total = 0
-    for every, views in ((config.run.contrast_every, LOOKED_AT), (config.run.knn_every, samples)):
+    for every, views in ((config.run.contrast_every, contrasted(samples)), (config.run.knn_every, samples)):
         if every:
             total += (-(-steps // (per_epoch * every)) + start) * views
     return total

@@ -27,7 +27,7 @@ SHARE, LONGEST_TRIAL = 0.05, 30.0  # of --time, for the steps that are timed; se
 WORTH_A_TRIAL = 100  # steps: shorter runs are over before one would know
 ENDLESS = 1_000_000_000  # steps, of a trial whose run has no end yet
 MEASURING = "measuring how long a step takes"
-END, END_VIEWS = 10.0, 8192  # seconds for the last evaluation and the page, and views that are looked at for them
+END, END_VIEWS = 10.0, 16  # seconds for the last evaluation and the page, and views of each sample looked at for them
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def try_out(
     del steps  # ends the readers
     step = agreed(spent / max(1, timed))
     view = pace.FORWARD * step / (config.optim.batch_size * kind.view_count(config.method)) * distributed.world_size()
-    return Trial(step, view, END + END_VIEWS * view)
+    return Trial(step, view, END + END_VIEWS * min(pace.LOOKED_AT, len(source)) * view)
 
 
 def agreed(number: float) -> float:
