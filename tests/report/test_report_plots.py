@@ -70,6 +70,11 @@ def test_a_wide_range_is_drawn_on_a_logarithmic_axis() -> None:
     assert "Logarithmic axis." not in description(linear)
 
 
+def test_one_loss_against_a_random_queue_does_not_squeeze_the_others() -> None:
+    values = [0.01, *[4.0 - step / 1000 for step in range(200)]]
+    assert "Logarithmic" not in description(line_plot("x", range(201), values, title="x", log_if_wide=True))
+
+
 def test_a_long_line_is_thinned() -> None:
     steps = list(range(100_000))
     svg = line_plot("x", steps, [math.sin(step) for step in steps], title="x", smoothed=True)

@@ -47,7 +47,7 @@ def line_plot(
     """Values over optimizer steps; those that are not finite are left out. `title` names them, with their unit.
 
     `smoothed` adds the mean over 2 % of the values around each. `log_if_wide` makes the axis logarithmic when the
-    values span more than two decades. `reference` is a labelled horizontal line.
+    values span more than two decades, but for a few at either end. `reference` is a labelled horizontal line.
     """
     x, y = np.asarray(steps, dtype=float), np.asarray(values, dtype=float)
     x, y = x[np.isfinite(y)], y[np.isfinite(y)]
@@ -62,7 +62,7 @@ def line_plot(
         axes.plot(*_thin(x, y), color=colour, linewidth=1.9, marker=dots, markersize=4)
     if reference is not None:
         _reference_line(axes, *reference)
-    logarithmic = log_if_wide and len(y) > 0 and bool(y.max() > 100 * y.min() > 0)
+    logarithmic = log_if_wide and _is_wide(y)
     _scale(axes, x, from_zero=from_zero, logarithmic=logarithmic)
     if percent:
         axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:.4g} %"))
@@ -70,6 +70,14 @@ def line_plot(
     words += [f"Dashed line: {reference[0]}."] if reference is not None else []
     words += ["Logarithmic axis."] if logarithmic else []
     return _svg(figure, name, " ".join(words))
+
+
+def _is_wide(values: NDArray[np.float64]) -> bool:
+    """Whether all are positive and most span two decades: the first loss, against a random queue, does not count."""
+    if not (values > 0).all() or not len(values):
+        return False
+    low, high = np.quantile(values, (0.02, 0.98))
+    return bool(high > 100 * low)
 
 
 def similarity_plot(name: str, similarities: Mapping[str, tuple[Tensor, Tensor]]) -> str:

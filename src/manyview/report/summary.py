@@ -77,7 +77,9 @@ def _headline(comparison: Comparison) -> Markup:
     trained, random = comparison.metric("trained"), comparison.metric("random")
     assert trained is not None
     against = "random encoder not evaluated" if random is None else f"random encoder: {measured(random)}"
-    return _figure(f"{comparison.shared.label} {comparison.headline}", measured(trained), against)
+    label, metric = comparison.shared.label, comparison.headline
+    name = metric if metric.startswith(label) else f"{label} {metric}"  # recognised, and not recognise recognised
+    return _figure(name, measured(trained), against)
 
 
 def _figure(name: str, value: str, below: str) -> Markup:
