@@ -22,7 +22,7 @@ def save(directory: Path, step: int, state: dict[str, Any], *, keep: int) -> Pat
         if not isinstance(reason, OSError):
             raise
         run = directory.parent
-        then = f"continue with `manyview resume {run}`" if kept(directory) else f"remove {run} and start again"
+        then = f"continue with `manyview resume {run}`" if kept(directory) else "start again"
         raise UserError(f"{path} cannot be written ({reason.strerror}): make room, then {then}") from error
     link = directory / f".latest.{os.getpid()}"
     link.unlink(missing_ok=True)
@@ -39,7 +39,7 @@ def latest(directory: Path) -> Path:
     paths = kept(directory)
     if not paths:
         run = directory.parent
-        raise UserError(f"{run} has no checkpoint: remove it, and start the run again with `manyview pretrain`")
+        raise UserError(f"{run} has no checkpoint yet: give its `manyview pretrain` again, which begins it anew")
     return paths[-1]
 
 

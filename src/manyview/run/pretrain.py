@@ -33,7 +33,7 @@ from manyview.run.build import Training, build
 from manyview.run.files import CHECKPOINTS, CONFIG, ENCODER, METRICS, START, UNREADABLE, fingerprint, kept, read_config
 from manyview.run.log import Log, busy
 from manyview.run.loggers import open_loggers
-from manyview.run.place import place_for
+from manyview.run.place import clear, place_for
 from manyview.run.saved import read_settings, saved_config
 from manyview.run.signals import deferred_signals
 from manyview.run.start import told, watch
@@ -92,6 +92,7 @@ def pretrain(
             "start": None if weights is None else begin(weights, config, training, console),
             "environment": environment(training.device),
         }
+        clear(run)
         with replacing(run / CONFIG) as file:
             file.write(json.dumps(facts, indent=2).encode() + b"\n")
         announce(kind, config, source, training, console, reasons, trial)
