@@ -136,16 +136,20 @@ def test_the_header_of_a_tar_cannot_ask_for_gigabytes(kind: bytes, size: bytes, 
 
 
 def test_headers_of_tars(tmp_path: Path) -> None:
+    """Some changes are harmless, some are told; `outcome` fails for all that is neither."""
+    seen = Counter[bool]()
     draw, path = random.Random(0), tmp_path / "a.tar"
     content = image(0)
     member = content.ljust(-(-len(content) // 512) * 512, b"\0")
-    good, odd = forged(_124=b"%011o\0" % len(content)) + member, (0, 10, 27, 128, 255, ord("7"), ord("S"), ord("x"))
+    good = forged(_0=b"b.png", _124=b"%011o\0" % len(content)) + member
+    odd = (0, 10, 27, 128, 255, ord("7"), ord("S"), ord("x"))
     for _ in range(60):
         places = [draw.choice((draw.randrange(100), draw.randrange(124, 136), 156)) for _ in range(draw.choice((1, 3)))]
         changes = {f"_{place}": bytes([draw.choice(odd)]) for place in places}
         bad = forged(**{"_124": b"%011o\0" % len(content), **changes})
-        path.write_bytes(bad + member + good.replace(b"a.png", b"b.png", 1) + bytes(1024))
-        outcome(path)
+        path.write_bytes(bad + member + good + bytes(1024))
+        seen[outcome(path) == "data"] += 1
+    assert min(seen[True], seen[False]) > 5
 
 
 def test_names_are_shown_on_one_line(tmp_path: Path) -> None:
