@@ -30,7 +30,7 @@ def printable(text: str) -> str:
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
-def in_words(said: object) -> str:
+def one_line(said: object) -> str:
     """What a library says, or what a file holds, as a part of a message: on one line, and not too long."""
     words = printable(" ".join(str(said).split()))
     return words if len(words) <= _LONGEST else f"{words[:_LONGEST]} …"

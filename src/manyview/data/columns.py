@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from manyview.data.decoding import header
 from manyview.data.source import Unreadable, note_once
-from manyview.errors import UserError, in_words, printable
+from manyview.errors import UserError, one_line, printable
 
 # Of several columns the first of these is taken.
 _IMAGES = ("image", "img")
@@ -91,7 +91,7 @@ def _reading(path: Path) -> Iterator[None]:
     except UserError:
         raise
     except Exception as error:  # pyarrow fails in a dozen ways on broken files, and all of them mean the same
-        reason = in_words(error) or type(error).__name__
+        reason = one_line(error) or type(error).__name__
         raise UserError(
             f"'{printable(str(path))}' is not a whole parquet file ({reason}): make or fetch it again"
         ) from error

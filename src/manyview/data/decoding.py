@@ -17,7 +17,7 @@ from torch import Tensor
 
 from manyview.data import tiff
 from manyview.data.source import Unreadable
-from manyview.errors import in_words
+from manyview.errors import one_line
 from manyview.fields import RGB, Pixels
 from manyview.pixels import (
     DEEP,
@@ -237,4 +237,4 @@ def _tiff_tag(image: Image.Image, tag: int, default: Any) -> Any:
 def _reason(error: Exception) -> str:
     if isinstance(error, UnidentifiedImageError):
         return "not an image of a known format"
-    return in_words(error) or type(error).__name__
+    return one_line(error) or type(error).__name__

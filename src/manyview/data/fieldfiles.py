@@ -11,7 +11,7 @@ from torch import Tensor
 
 from manyview.data.normals import KINECT, Intrinsics, normals_from_depth
 from manyview.data.source import Unreadable
-from manyview.errors import UserError, in_words
+from manyview.errors import UserError, one_line
 from manyview.fields import FIELDS, IMAGE
 from manyview.pixels import Range
 
@@ -75,7 +75,7 @@ def open_field(file: IO[bytes], field: str, where: str, *, whole: bool) -> Image
             image.load()
     except Exception as error:  # Pillow fails in a dozen ways on broken files, and all of them mean the same
         reason = "not an image of a known format" if isinstance(error, UnidentifiedImageError) else str(error)
-        raise Unreadable(f"its {field} cannot be read ({in_words(reason)})") from error
+        raise Unreadable(f"its {field} cannot be read ({one_line(reason)})") from error
     if image.mode == "F":
         raise UserError(f"{where} holds floating-point numbers: write whole numbers of 8 or 16 bits")
     if field == "normals":

@@ -69,9 +69,8 @@ def _try_out(files: "ImageFiles", pixels: Pixels, some: list[int]) -> None:
     for index in some:
         try:
             with files.open(index) as file:
-                brightest = (
-                    decode(file, pixels, camera.value_range).numpy().max()
-                )  # as floats it would take 4 times as much
+                # Not as floats, which would take four times the memory.
+                brightest = decode(file, pixels, camera.value_range).numpy().max()
                 images.append(float(brightest) / np.iinfo(brightest.dtype).max)
         except (OSError, Unreadable) as error:
             if isinstance(error.__cause__, WrongChannels):

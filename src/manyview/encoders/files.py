@@ -14,7 +14,7 @@ from manyview.bounds import MOST_CHANNELS
 from manyview.encoders.backbones import is_known
 from manyview.encoders.encoder import Encoder
 from manyview.encoders.features import Card, card_of
-from manyview.errors import UserError, in_words
+from manyview.errors import UserError, one_line
 from manyview.views.named import named_views
 
 METADATA = "manyview"  # the entry with the card
@@ -36,7 +36,7 @@ def card_in(text: str, path: Path) -> Card:
     try:
         return _parse(text)
     except (ArithmeticError, KeyError, RecursionError, TypeError, ValueError, UserError) as error:
-        raise UserError(f"{path} holds no usable encoder: its metadata is wrong ({in_words(error)})") from error
+        raise UserError(f"{path} holds no usable encoder: its metadata is wrong ({one_line(error)})") from error
 
 
 def card_as_text(card: Card) -> str:
@@ -110,7 +110,7 @@ def no_match(given: Mapping[str, torch.Size], wanted: Mapping[str, torch.Size]) 
     if not wrong:
         return ""
     here, there = (tuple(each[wrong[0]]) if wrong[0] in each else "absent" for each in (given, wanted))
-    return f"{len(wrong)} tensors differ, such as {in_words(wrong[0])}, {here} in the file and {there} in the network"
+    return f"{len(wrong)} tensors differ, such as {one_line(wrong[0])}, {here} in the file and {there} in the network"
 
 
 def write(path: Path, tensors: Mapping[str, Tensor], card: Card | None) -> None:

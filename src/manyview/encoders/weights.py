@@ -20,7 +20,7 @@ from manyview.encoders.backbones import OWN, build_backbone, is_known, once_trai
 from manyview.encoders.encoder import Encoder
 from manyview.encoders.features import Card, network_of
 from manyview.encoders.files import METADATA, by_name, card_in, checked, no_match
-from manyview.errors import UserError, in_words
+from manyview.errors import UserError, one_line
 from manyview.run.files import CHECKPOINTS, ENCODER, kept
 
 TIMM = "timm"
@@ -66,7 +66,7 @@ def open_weights(spec: str | Path, backbone: str | None = None) -> Weights:
     for name, tensor in weights.tensors.items():
         if tensor.dtype not in NUMBERS or tensor.layout != torch.strided or tensor.is_meta:
             kind = "without values" if tensor.is_meta else f"{tensor.dtype} {tensor.layout}".replace("torch.", "")
-            raise UserError(f"{weights.name} holds {in_words(name)} as {kind}: save its weights as plain numbers")
+            raise UserError(f"{weights.name} holds {one_line(name)} as {kind}: save its weights as plain numbers")
     return weights
 
 
@@ -136,7 +136,7 @@ def _unpickled(path: Path) -> dict[str, Any]:
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many kinds for a damaged file, or for one that holds more than tensors
-        reason = in_words(str(error).partition("\n")[0].split(". ")[0])
+        reason = one_line(str(error).partition("\n")[0].split(". ")[0])
         if " " not in reason:  # as a KeyError of a number
             reason = type(error).__name__
         raise UserError(
@@ -167,7 +167,7 @@ def _of_timm_folder(folder: Path) -> Weights:
         card = _timm_card(name, settings)
     except (ArithmeticError, OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise UserError(
-            f"{folder / 'config.json'} is not that of a timm model ({in_words(repr(error))}): download it anew"
+            f"{folder / 'config.json'} is not that of a timm model ({one_line(repr(error))}): download it anew"
         ) from error
     return Weights(_of_file(folder / "model.safetensors", name).tensors, card, str(folder))
 
@@ -236,7 +236,7 @@ def _recognised(path: Path, tensors: dict[str, Tensor], backbone: str | None) ->
                 try:
                     return Weights(bare, _as_trained(card, bare), str(path))
                 except ValueError as error:
-                    raise UserError(f"{path} holds no usable {name}: {in_words(error)}") from error
+                    raise UserError(f"{path} holds no usable {name}: {one_line(error)}") from error
     if backbone is None:
         raise UserError(f"{path} holds the weights of no network that manyview recognises: name it by --backbone")
     raise UserError(f"{path} does not fit --backbone {backbone}: {no_match(_like(variants), _shapes_of(backbone))}")

@@ -202,13 +202,8 @@ def kept_id(run: Path, name: str) -> str | None:
     """What the service called the run when it began."""
     try:
         known = json.loads((run / LOGGERS).read_text(encoding="utf-8")).get(name)
-    except (
-        OSError,
-        ValueError,
-        AttributeError,
-        RecursionError,
-    ):  # none yet; a damaged file costs a second run there, no training
-        return None
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return None  # none yet; a damaged file costs a second run there, no training
     return known if isinstance(known, str) else None
 
 
